@@ -6,6 +6,7 @@
 # make explore   small worlds in every order, and every program of a size: an hour (JOBS=2)
 # make stress   many threads on ThreadRuntime, for a minute (SECONDS=600 for longer)
 # make notebooks   JupyterLab, opened on notebooks/
+# make keep-notebooks   every notebook run anew and kept with its outputs (ARGS="03 07" for two)
 # make test-browser   timelines in headless Chromium (apt-get install chromium chromium-driver)
 # make findings TORCH=2.15.0   what that torch does in each case of docs/findings.md
 # make pictures   the pictures of the documentation, made anew
@@ -37,7 +38,7 @@ ON ?= pool
 # Passed on to pytest, for instance ARGS="-k rref -x".
 ARGS ?=
 
-.PHONY: gpu gpu-bundle covers programs run test test-deep explore stress test-browser pictures architecture commands api docs docs-serve notebooks test-notebooks lint types layers findings bench install readers format clean matrix libraries
+.PHONY: gpu gpu-bundle covers programs run test test-deep explore stress test-browser pictures architecture commands api docs docs-serve notebooks keep-notebooks test-notebooks lint types layers findings bench install readers format clean matrix libraries
 
 run: $(INSTALLED)
 	$(BIN)/squall run examples/parameter_server.py --workers 4 --seed 7
@@ -78,6 +79,9 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 # Figures are kept as data that JupyterLab draws: plotly.js does not go into the notebooks.
 notebooks: $(READERS)
 	PLOTLY_RENDERER=plotly_mimetype $(BIN)/jupyter lab --notebook-dir=notebooks $(AS_ROOT)
+
+keep-notebooks: $(READERS)
+	$(BIN)/python -m squall.properties.notebooks.keep $(ARGS)
 
 # Each notebook from a clean kernel; nothing is written into it.
 test-notebooks: $(READERS)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from squall.model.events.run import WRONG_GROUPS, ProcessError, Run
 from squall.real.own_files import OWN_FILES
-from squall.sim.world.places import is_library
+from squall.sim.world.places import cell_of, is_library
 
 _FRAME = re.compile(r'  File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _NUMBERED = re.compile(r"(?:process|rank) (\d+)$")
@@ -71,8 +71,8 @@ class RankError(NamedTuple):
 
     @property
     def where(self) -> str:
-        """``file:line``, or nothing."""
-        return f"{self.file}:{self.line}" if self.file else ""
+        """``file:line``, ``In[3]:line`` in a notebook, or nothing."""
+        return _at(self.file, self.line) if self.file else ""
 
     def __str__(self) -> str:
         who = self.worker if self.rank is None else f"rank {self.rank}"
@@ -81,6 +81,10 @@ class RankError(NamedTuple):
             return f"{who}: {remote}" + (f", called from {self.where}" if self.file else "")
         first = self.message.strip().split("\n", 1)[0]
         return f"{who}: {self.type}: {first}{where}"
+
+
+def _at(file: str, line: int) -> str:
+    return f"{cell_of(file) or file}:{line}"
 
 
 def _raised_remotely(message: str) -> str | None:
@@ -93,7 +97,7 @@ def _raised_remotely(message: str) -> str | None:
     if found is None:
         return None
     file, line = _last_place(f"\n{found['frames']}")
-    where = f" at {file}:{line}" if file else ""
+    where = f" at {_at(file, line)}" if file else ""
     return f"{found['last']}, raised on {found['worker']}{where}"
 
 

@@ -188,12 +188,12 @@ class Run:
         ValueError for a picture that there is not, TypeError for an option that it does not have.
         """
         from squall.sim import pictures
+        from squall.sim.pictures.narrow import narrow
 
         if name not in PICTURE_NAMES:
             known = ", ".join(map(repr, PICTURE_NAMES))
             raise ValueError(f"name is {name!r}, expected one of {known}")
-        figure: go.Figure = getattr(pictures, name)(self.inner, **options)
-        return figure
+        return narrow(getattr(pictures, name)(self.inner, **options))
 
     def critical_path(self, *, context: int | None = None) -> CriticalPath | None:
         """The chain of events that decided how long the step in ``context`` took, by default the

@@ -28,11 +28,27 @@ WEBGL_FROM = 3_000
 DRAWN_MOST = 60_000
 #: names of lanes that are written at most: more would lie over each other
 LABELS_MOST = 40
-#: pixels that a legend has beside the names of lanes
+#: pixels that a legend has beside the names of lanes, on a page of ordinary width
 _WIDTH = 1180
 #: order is the better clock if the instants at which something happens fall into so small a
 #: share of the places that a picture has for them
 _PLACES, _CROWDED = 400, 0.25
+
+
+def legend_rows(traces: Sequence[Any], width: float) -> int:
+    """How many rows the legend takes where so many pixels are beside the names of lanes; a guess."""
+    names = [len(t.name or "") for t in traces if t.showlegend is not False]
+    if not names or len(traces) < 2:
+        return 0
+    each = 44 + 6.6 * max(names)
+    if sum(44 + 6.6 * name for name in names) <= width:
+        return 1
+    return -(-len(names) // max(int(width // each), 1))
+
+
+def room_above(notes: int, rows: int) -> int:
+    """Pixels for a title, so many lines of notes below it, and so many rows of a legend."""
+    return 40 + 18 * notes + 20 * rows
 
 
 def clock_of(run: Recording, clock: Clock = "auto") -> Literal["time", "order"]:
@@ -275,22 +291,11 @@ class Canvas:
         if notes:
             text += ("<br>" if text else "") + f'<span style="color:{MUTED}">{notes}</span>'
         base["title"] = heading(text)
-        base["margin"]["t"] = 40 + (18 if notes else 0) + 20 * self._legend_rows()
+        base["margin"]["t"] = room_above(1 if notes else 0, legend_rows(self.traces, _WIDTH))
         figure.update_layout(base, shapes=self.shapes, annotations=self.annotations)
         if layout:
             figure.update_layout(**layout)
         return figure
-
-    def _legend_rows(self) -> int:
-        """How many rows the legend takes on a page of ordinary width; a guess."""
-        names = [len(t.name or "") for t in self.traces if t.showlegend is not False]
-        if not names or len(self.traces) < 2:
-            return 0
-        each = 44 + 6.6 * max(names)
-        total = sum(44 + 6.6 * name for name in names)
-        if total <= _WIDTH:
-            return 1
-        return -(-len(names) // max(int(_WIDTH // each), 1))
 
     def _axis_title(self) -> str:
         if self.used == "time":

@@ -13,7 +13,7 @@ from squall.sim.pictures.plotly_js import linked
 
 def figure_scripts() -> tuple[str, ...]:
     """The text of each script in such a page."""
-    return (get_plotlyjs(), *map(own_script, ("colors.js", "labels.js", "figure.js")))
+    return (get_plotlyjs(), *map(own_script, ("packed.js", "colors.js", "labels.js", "figure.js")))
 
 
 def figure_page(

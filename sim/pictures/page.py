@@ -59,11 +59,15 @@ def own_script(name: str) -> str:
     return TEMPLATES.get_template(name).render(dark=DARK)
 
 
+#: each needs those before it
+_SCRIPTS = ("packed", "colors", "strip", "labels", "rows", "calls", "events", "causes", "page")
+
+
 def scripts() -> tuple[str, ...]:
     """The text of each script in a page: the same in all, since what they draw is data."""
     return (
         get_plotlyjs(),
-        *map(own_script, ("colors.js", "strip.js", "labels.js", "rows.js", "calls.js", "page.js")),
+        *(own_script(f"{name}.js") for name in _SCRIPTS),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Collection, Hashable, Iterator, Mapping
 from typing import Any
 
@@ -18,6 +19,8 @@ from squall.sim.pictures.words import heading, hover, nothing, table
 
 _Place = tuple[float, float]
 
+#: characters beside what is drawn
+_LINE = 28
 _TITLE = "Who waits for whom at the end"
 _COLORS = {"task": BLUE, "pass": ORANGE, "dead end": VERMILION, "on its way": PALE}
 _SYMBOLS = {"task": "circle", "pass": "diamond", "dead end": "x", "on its way": "triangle-right"}
@@ -63,6 +66,10 @@ def waits(run: object, *, at: int | None = None) -> go.Figure:
     return figure
 
 
+def _lines(text: str) -> str:
+    return "<br>".join(textwrap.wrap(text, _LINE))
+
+
 def _arrow(first: _Place, second: _Place, red: bool) -> dict[str, Any]:
     """From who waits to what it waits for; red in a cycle."""
     return {
@@ -92,7 +99,7 @@ def _reasons(
             x=[(where[first][0] + where[second][0]) / 2],
             y=[(where[first][1] + where[second][1]) / 2],
             mode="text",
-            text=[f"<i>{data['what']}</i>"],
+            text=[f"<i>{_lines(data['what'])}</i>"],
             textposition="top center",
             textfont={"size": 11, "color": MUTED},
             hovertext=f"since t={data['since']:.6f} s, for {seconds(run.ended_s - data['since'])}",
@@ -122,7 +129,7 @@ def _nodes(
                 "symbol": _SYMBOLS[kind],
                 "line": {"color": BLACK, "width": 1},
             },
-            text=labels,
+            text=[_lines(label) for label in labels],
             textposition="bottom center",
             textfont={"size": 12, "color": INK},
             hovertext=[

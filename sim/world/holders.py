@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from squall.sim.world.places import is_library
+from squall.sim.world.places import file_name, is_library
 
 #: objects that are looked at, at most
 _MOST = 20_000
@@ -36,7 +36,7 @@ def of_frames(frame: FrameType | None) -> Iterator[Root]:
     while frame is not None:
         code = frame.f_code
         if not is_library(code.co_filename) and code.co_name != "<module>":
-            place = f"{os.path.basename(code.co_filename)}:{frame.f_lineno}"
+            place = f"{file_name(code.co_filename)}:{frame.f_lineno}"
             for name, value in list(frame.f_locals.items()):
                 yield f"{name}{{}} of {code.co_name}(), which is at {place}", value
         frame = frame.f_back

@@ -7,6 +7,7 @@ import linecache
 import os
 import re
 import site
+import sys
 import sysconfig
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -95,6 +96,19 @@ def is_library(file: str) -> bool:
     return file.startswith((*OWN_FILES, *_LIBRARIES, "<")) or _INSTALLED in file
 
 
+def cell_of(path: str) -> str:
+    """``In[3]``, if the file is one that stands for a cell of this notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    named = None if shell is None else shell.compile.format_code_name(path)
+    return "" if named is None else str(named[1])
+
+
+def file_name(path: str) -> str:
+    """The last part of a path, or the cell that it stands for."""
+    return cell_of(path) or os.path.basename(path)
+
+
 class Place(NamedTuple):
     """A line of the user's, and the function that it is in."""
 
@@ -103,7 +117,7 @@ class Place(NamedTuple):
     function: str = ""
 
     def __str__(self) -> str:
-        return f"{os.path.basename(self.file)}:{self.line}" if self.file else ""
+        return f"{file_name(self.file)}:{self.line}" if self.file else ""
 
 
 NOWHERE = Place("", 0)
@@ -167,7 +181,7 @@ def place_of(frame: FrameType | None) -> str:
         if not is_library(file):
             line = linecache.getline(file, frame.f_lineno).strip()
             called = called_function(inner) or _in_line(line)
-            text = f"{file.rpartition('/')[2]}:{frame.f_lineno}"
+            text = f"{file_name(file)}:{frame.f_lineno}"
             return text + (f": {line}" if line else "") + (f" (in {called})" if called else "")
         inner.append(frame)
         frame = frame.f_back

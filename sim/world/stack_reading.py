@@ -6,7 +6,6 @@ Whoever knows frames of its own registers a reader (:func:`reads`); those of the
 from __future__ import annotations
 
 import ast
-import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,7 +16,7 @@ from squall.model.events.names import code
 from squall.model.events.waiting import Waiting
 from squall.real.rpc.called import name_of_call
 from squall.sim.world.expressions import expression_of, held_by, made_at, value_of
-from squall.sim.world.places import WRAPPERS, is_library, place_of
+from squall.sim.world.places import WRAPPERS, file_name, is_library, place_of
 
 
 class Rank(NamedTuple):
@@ -73,7 +72,7 @@ class Thread:
         found = []
         for frame in self.frames:
             if not is_library(frame.f_code.co_filename):
-                file = os.path.basename(frame.f_code.co_filename)
+                file = file_name(frame.f_code.co_filename)
                 for thing, name, line in held_by(frame):
                     found.append((id(innermost_lock(thing)), name, f"{file}:{line}"))
         return found
@@ -161,7 +160,7 @@ class Thread:
         if isinstance(expression, ast.Call) and isinstance(expression.func, ast.Attribute):
             expression = expression.func.value
         line = made_at(frame, expression)
-        return "" if line is None else f"{os.path.basename(frame.f_code.co_filename)}:{line}"
+        return "" if line is None else f"{file_name(frame.f_code.co_filename)}:{line}"
 
 
 def ended_by(
@@ -183,7 +182,7 @@ def ended_by(
 
 
 def place_in(frame: FrameType) -> str:
-    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return f"{file_name(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 def frames_of(frame: FrameType | None) -> list[FrameType]:

@@ -12,7 +12,6 @@ are made, not when they are used.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from random import Random
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+from squall.sim.world.places import file_name
 from squall.sim.world.primitives import Scheduler
 from squall.sim.world.virtual_time import VirtualTime
 
@@ -246,7 +246,7 @@ def _said(step: Step | None) -> str:
     if not step.stack:
         return str(step)
     code, at = step.stack[0]
-    return f"{step} ({os.path.basename(code.co_filename)}:{_line(code, at)} in {code.co_name})"
+    return f"{step} ({file_name(code.co_filename)}:{_line(code, at)} in {code.co_name})"
 
 
 def _side(step: Step | None) -> dict[str, Any] | None:

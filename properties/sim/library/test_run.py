@@ -342,6 +342,21 @@ def test_cells_of_a_notebook(tmp_path: Path) -> None:
     assert shown[-1]["data"]["text/html"].startswith("<iframe srcdoc=")
 
 
+def test_a_line_of_a_cell_is_named_as_in_its_tracebacks() -> None:
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    notebook = nbformat.v4.new_notebook()
+    cells = [
+        "import squall",
+        "def fails(rank):\n    assert rank",
+        "squall.run(fails, workers=1).problems[0]",
+    ]
+    notebook.cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
+    nbclient.NotebookClient(notebook, timeout=TIMEOUT_S, kernel_name="python3").execute()
+    (said,) = (each.data["text/plain"] for each in notebook.cells[-1].outputs if "data" in each)
+    assert said == "'rank 0: AssertionError:  at In[2]:2'"
+
+
 def test_digests_are_the_same_in_every_process(tmp_path: Path) -> None:
     script = tmp_path / "trial.py"
     text = UNGUARDED.replace("ENGINE", "'port'").replace(

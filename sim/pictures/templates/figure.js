@@ -43,10 +43,7 @@
   }
 
   (async () => {
-    if (typeof DecompressionStream === "undefined") throw new Error("this browser is older than 2023");
-    const bytes = Uint8Array.from(atob(byId("packed").textContent.trim()), (c) => c.charCodeAt(0));
-    const plain = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-    const text = await new Response(plain).text();
+    const text = await squallPacked.unpack("packed");
     const draw = async () => {
       const { data, layout } = JSON.parse(squallColors.of(text));
       if (layout.meta && layout.meta.title === "") noted(layout);

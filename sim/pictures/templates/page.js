@@ -21,29 +21,7 @@
     else setAttribute.call(this, name, value);
   };
 
-  // -- what is packed in the page ---------------------------------------------------------------
-
-  const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-  async function unpack(id) {
-    const element = byId(id);
-    if (typeof DecompressionStream === "undefined") throw new Error("this browser is older than 2023");
-    const stream = new Blob([bytes(element.textContent.trim())]).stream();
-    const plain = stream.pipeThrough(new DecompressionStream("gzip"));
-    return new Response(plain).text();
-  }
-  const KINDS = { f8: Float64Array, f4: Float32Array, i4: Int32Array, u4: Uint32Array, i2: Int16Array, u2: Uint16Array, i1: Int8Array, u1: Uint8Array };
-  function array(value) {
-    if (value && value.bdata !== undefined) return new KINDS[value.dtype](bytes(value.bdata).buffer);
-    return value || [];
-  }
-  function table(value) {
-    const flat = array(value);
-    if (!value || value.shape === undefined) return flat;
-    const width = Number(String(value.shape).split(",")[1]);
-    const rows = [];
-    for (let i = 0; i < flat.length; i += width) rows.push(Array.from(flat.subarray(i, i + width)));
-    return rows;
-  }
+  const { unpack, array, table } = squallPacked, { detailed, rows, search, scrollTo } = squallEvents(page);
 
   // -- where events are -------------------------------------------------------------------------
 
@@ -295,34 +273,6 @@
     Plotly.relayout(figure, { shapes });
   }
 
-  // What a message depends on, and what depends on it: over the causes of each event.
-  function causes(message) {
-    const { before, elsewhere } = page, flows = page.core.flows;
-    const index = page.flowAt.get(message);
-    const past = new Uint8Array(page.times.length), future = new Uint8Array(page.times.length);
-    const stack = [flows.sent[index]];
-    while (stack.length) {
-      const event = stack.pop();
-      for (const cause of [before[event], elsewhere[event]])
-        if (cause >= 0 && !past[cause]) { past[cause] = 1; stack.push(cause); }
-    }
-    const start = flows.arrived[index];
-    if (start >= 0) {
-      future[start] = 1;
-      for (let event = start + 1; event < future.length; event++) {
-        const a = before[event], b = elsewhere[event];
-        if ((a >= 0 && future[a]) || (b >= 0 && future[b])) future[event] = 1;
-      }
-    }
-    const found = { past: [], future: [], index };
-    for (let i = 0; i < flows.number.length; i++) {
-      if (i === index) continue;
-      if (flows.arrived[i] >= 0 && past[flows.arrived[i]]) found.past.push(i);
-      else if (future[flows.sent[i]]) found.future.push(i);
-    }
-    return found;
-  }
-
   async function uncone() {
     const extra = figure.data.length - page.base;
     if (extra > 0) {
@@ -336,7 +286,7 @@
     await detailed();
     await uncone();
     if (!page.flowAt.has(message)) return;
-    const found = causes(message), flows = page.core.flows, last = page.times.length - 1;
+    const found = squallCauses(page, message), flows = page.core.flows, last = page.times.length - 1;
     const lines = (indices, color, name, width) => {
       const x = [], y = [];
       for (const i of indices) {
@@ -355,75 +305,6 @@
       const key = (color) => { const s = document.createElement("span"); s.className = "key"; s.style.background = color; return s; };
       text.append(" · message " + message + ":", key("#56B4E9"), found.past.length.toLocaleString() + " messages it depends on", key("#E69F00"), found.future.length.toLocaleString() + " that depend on it");
     }
-  }
-
-  // -- the table of events ---------------------------------------------------------------------------
-
-  const HEIGHT = 22;
-  let detail = null, listed = null, lines = null;
-  function detailed() {
-    detail = detail || unpack("events").then((text) => {
-      const found = JSON.parse(text);
-      page.text = found.text;
-      page.types = found.types;
-      for (const key of ["worker", "task", "type", "before", "elsewhere"]) page[key] = array(found[key]);
-      page.messageAt = new Map();
-      const flows = page.core.flows;
-      page.flowAt = new Map();
-      for (let i = 0; i < flows.number.length; i++) {
-        page.flowAt.set(flows.number[i], i);
-        page.messageAt.set(flows.sent[i], flows.number[i]);
-        if (flows.end[i] >= 0) page.messageAt.set(flows.end[i], flows.number[i]);
-      }
-      listed = Array.from(page.text.keys());
-      rows();
-      count();
-    });
-    return detail;
-  }
-
-  function line(n) {
-    return "#" + n + " " + page.times[n].toFixed(6) + " " + (page.core.workers[page.worker[n]] ?? "-") + " task" + page.task[n] + " " + page.types[page.type[n]] + " " + page.text[n];
-  }
-
-  async function search(text) {
-    await detailed();
-    lines = lines || page.text.map((_, n) => line(n).toLowerCase());
-    const words = text.toLowerCase().split(/\s+/).filter(Boolean);
-    listed = [];
-    for (let n = 0; n < lines.length; n++) if (words.every((word) => lines[n].includes(word))) listed.push(n);
-    byId("rows").scrollTop = 0;
-    rows();
-    count();
-  }
-
-  function count() {
-    const all = page.text.length;
-    byId("found").textContent = listed.length === all ? all.toLocaleString() + " events" : listed.length.toLocaleString() + " of " + all.toLocaleString() + " events";
-  }
-
-  const inSight = squallRows(byId("rows"), byId("tall"));
-  function rows() {
-    if (listed) inSight(listed, HEIGHT, (n) => {
-      const row = document.createElement("div");
-      row.className = "row" + (page.cited.has(n) ? " cited" : "") + (n === page.chosen ? " chosen-row" : "");
-      row.dataset.event = n;
-      for (const text of ["#" + n, page.times[n].toFixed(6), page.core.workers[page.worker[n]] ?? "-", page.task[n], page.types[page.type[n]], page.text[n]]) {
-        const cell = document.createElement("span");
-        cell.textContent = text;
-        cell.title = text;
-        row.append(cell);
-      }
-      return row;
-    });
-  }
-
-  function scrollTo(event) {
-    let at = listed.indexOf(event);
-    if (at < 0) { byId("search").value = ""; listed = Array.from(page.text.keys()); count(); at = event; }
-    const view = byId("rows");
-    view.scrollTop = Math.max(0, at * HEIGHT - view.clientHeight / 2 + HEIGHT);
-    rows();
   }
 
   // -- begin --------------------------------------------------------------------------------------------

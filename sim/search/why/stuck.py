@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -11,7 +10,7 @@ from squall.model.events.hang import Hang, hang_of
 from squall.model.events.run import Run
 from squall.model.events.waiting import wait_graph
 from squall.sim.world.delivery import Delivery
-from squall.sim.world.places import Place
+from squall.sim.world.places import Place, file_name
 from squall.sim.world.primitives import SimTask
 from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.steering import SteeredTime
@@ -23,7 +22,7 @@ _LEAST_S = 1.0
 #: of an error that comes of that: how much later it is raised, at most
 _SOON_S = 0.5
 #: the user's lines in what a hang says
-_LINE = re.compile(r"\b([\w.-]+\.py):(\d+)")
+_LINE = re.compile(r"\b([\w.-]+\.py|In\[\d+\]):(\d+)")
 
 
 class Stuck(NamedTuple):
@@ -40,7 +39,7 @@ class Stuck(NamedTuple):
 
     def places(self, files: Iterable[str]) -> list[Place]:
         """The lines that it names, of these files."""
-        paths = {os.path.basename(file): file for file in files}
+        paths = {file_name(file): file for file in files}
         named = _LINE.findall(self.hang.cause)
         found = [Place(paths[file], int(line)) for file, line in named if file in paths]
         return list(dict.fromkeys(found))

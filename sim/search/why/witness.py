@@ -14,7 +14,8 @@ from squall.real.rpc import api, calls, rref_proxy, serialization
 from squall.real.runtime import NO_CONTEXT
 from squall.sim.scripts.leaks import ScriptWorker
 from squall.sim.scripts.made import Unended
-from squall.sim.search.why.executed import Executed, Lines, missing_file
+from squall.sim.search.why.account import Account
+from squall.sim.search.why.executed import missing_file
 from squall.sim.search.why.seen import (
     Call,
     Fault,
@@ -26,7 +27,7 @@ from squall.sim.search.why.seen import (
     Task,
     Thread,
 )
-from squall.sim.search.why.stuck import Stuck, until_now
+from squall.sim.search.why.stuck import until_now
 from squall.sim.search.why.values import (
     arguments,
     has_graph,
@@ -38,7 +39,7 @@ from squall.sim.search.why.values import (
 from squall.sim.world.places import NOWHERE, Place, is_library, user_place
 from squall.sim.world.primitives import SimTask
 from squall.sim.world.scheduler import SimRuntime
-from squall.sim.world.steering import Path, SteeredTime, Steering, is_reply
+from squall.sim.world.steering import Path, SteeredTime, is_reply
 
 #: the functions in whose frames a call and what it calls can be seen
 _CALLS = (calls._invoke_rpc.__code__, calls.begin_remote.__code__)
@@ -49,44 +50,16 @@ _REMOTE = re.compile(r"On WorkerInfo\(id=(\d+),")
 _METHODS = (rref_proxy.local_invoke, rref_proxy.local_invoke_async_execution)
 
 
-class Witness(Steering):
-    """Sees a run that goes along a path. ``at_steps``: steps before which it looks where the next task is.
-    ``lines`` has which lines are executed, for whoever asks for that."""
+class Witness(Account):
+    """Sees a run that goes along a path. ``at_steps``: steps before which it looks where the next task is."""
 
     def __init__(self, path: Path = (), at_steps: tuple[int, ...] = ()) -> None:
         super().__init__(path)
         self._at_steps = at_steps
-        self.lines = Lines(self._where)
-        self._count = -1
-        #: by task: where it was last
-        self._workers: dict[int, int] = {}
-        self.calls: dict[tuple[int, int], Call] = {}
-        self.sent: dict[int, Sent] = {}
-        self.tasks: dict[int, Task] = {}
-        #: of tasks at the steps that were asked for: the worker, where it went on, and where it waited next
-        self.threads: dict[int, Thread] = {}
-        #: by task: the line that has begun it
-        self.begun: dict[int, Place] = {}
         #: by task: the line that has let it go on last
         self._woken: dict[int, Place] = {}
-        self.left: list[Left] = []
-        self.removed: list[Removed] = []
         self._going: tuple[int, Any] | None = None
-        #: by message: the event of its arrival
-        self.arrived: dict[int, int] = {}
-        self.faults_seen: list[Fault] = []
-        #: calls whose time was over, with the event
-        self.timeouts: list[tuple[int, Call]] = []
-        #: errors that ended a process
-        self.errors: list[Raised] = []
-        #: where nothing happened last before the first of them, until a time limit was over
-        self.stuck: Stuck | None = None
-        self.operations: list[Operation] = []
         self._operations: dict[tuple[str, int, str, int], Operation] = {}
-        #: workers that have made autograd contexts
-        self.with_contexts: set[int] = set()
-
-    # -- what the run tells ---------------------------------------------------------------------
 
     def before_step(self, time: SteeredTime) -> None:
         super().before_step(time)
@@ -260,112 +233,6 @@ class Witness(Steering):
             return Sent(src, dst, type, serves, True, task, serves.place)
         mine = [call for call in self.calls.values() if call.task == task and call.dst == dst]
         return Sent(src, dst, type, mine[-1], False, task, mine[-1].place) if mine else None
-
-    def _where(self) -> tuple[int, int]:
-        runtime = self.runtime
-        return len(self.entries) - 1, -1 if runtime is None else runtime.running.id
-
-    # -- what is asked of it --------------------------------------------------------------------
-
-    def call_of(self, task: int) -> Call | None:
-        """The call that a task serves, if it does."""
-        known = self.tasks.get(task)
-        sent = None if known is None else self.sent.get(known.cause)
-        return None if sent is None or sent.is_reply else sent.call
-
-    def arrival(self, call: Call, *, is_reply: bool) -> int:
-        """The event at which that call, or the answer to it, arrives; -1 if it does not."""
-        return next(
-            (
-                self.arrived[number]
-                for number, sent in self.sent.items()
-                if sent.call is not None
-                and sent.call.key == call.key
-                and sent.is_reply == is_reply
-                and number in self.arrived
-            ),
-            -1,
-        )
-
-    def faults_at(self, step: int) -> list[Fault]:
-        """The faults that happened in that step."""
-        first, last = self.span(step)
-        return [each for each in self.faults_seen if first <= each.event < last]
-
-    def span(self, step: int) -> tuple[int, int]:
-        """The first event of a step, and the first one after it."""
-        last = self.events_at[step + 1] if step + 1 < len(self.events_at) else self._count + 1
-        return self.events_at[step], last
-
-    def telling_steps(self) -> list[int]:
-        """The steps that a user could name: his functions are called, what they give comes back, his threads
-        go on, a timer fires."""
-        return [step for step, entry in enumerate(self.entries) if self._is_telling(*entry)]
-
-    def _is_telling(self, kind: str, number: int) -> bool:
-        if kind == "task":
-            task = self.tasks.get(number)
-            return task is None or task.cause not in self.sent
-        if kind != "message":
-            return True
-        sent = self.sent.get(number)
-        return sent is not None and (sent.call is None or sent.call.may_be_users)
-
-    def worker_of(self, step: int) -> int:
-        """Where a step takes place, -1 if that is not known."""
-        kind, number = self.entries[step]
-        if kind == "message":
-            sent = self.sent.get(number)
-            return -1 if sent is None else sent.dst
-        if kind == "timer":
-            return number
-        return self.worker_of_task(number)
-
-    def worker_of_task(self, task: int) -> int:
-        """Where a task was last, -1 if that is not known."""
-        return self._workers.get(task, -1)
-
-    def acts(self, step: int) -> list[Executed]:
-        """The lines that are executed because of a step, up to the next wait: of the function that it calls, of
-        who waited for its answer, or of the thread that goes on."""
-        tasks, where = self._tasks_of(step), self.worker_of(step)
-        executed = self.lines.executed
-        later = (each for each in executed if each.step >= step)
-        first = next(
-            (
-                each
-                for each in later
-                if (each.task in tasks if tasks else self._workers.get(each.task) == where)
-            ),
-            None,
-        )
-        return [] if first is None else [each for each in executed if each[:2] == first[:2]]
-
-    def before(self, lines: list[Executed]) -> list[Executed]:
-        """What the same task had executed before, up to these lines."""
-        if not lines:
-            return []
-        first = lines[0]
-        return [e for e in self.lines.executed if e.task == first.task and e.step < first.step]
-
-    def _tasks_of(self, step: int) -> set[int]:
-        """The tasks in which something happens because of a step; none: any of that worker."""
-        kind, number = self.entries[step]
-        task = self.tasks.get(number) if kind == "task" else None
-        if task is not None and task.cause in self.sent and task.parent < 0:
-            kind, number = "message", task.cause
-        if kind != "message":
-            return {number}
-        found = {id for id, task in self.tasks.items() if task.cause == number and task.parent < 0}
-        sent = self.sent.get(number)
-        if sent is not None and sent.is_reply and sent.call is not None:
-            found.add(sent.call.task)
-        return found
-
-    def on(self, worker: int) -> list[Call]:
-        """The calls that have run on a worker, in that order."""
-        found = [call for call in self.calls.values() if call.dst == worker and call.began >= 0]
-        return sorted(found, key=lambda call: call.began)
 
 
 _TAKES = {
