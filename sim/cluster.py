@@ -93,7 +93,7 @@ class Cluster:
         self._isolation = TorchIsolation(
             processes=own_settings, default_device=default_device, dispatch_mode=self._kernels
         )
-        if faults.schedule != Schedule():
+        if faults.schedule != FIFO:
             order = faults.schedule
         if not isinstance(order, Schedule):
             order = Schedule(order=order)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import torch.distributed
@@ -74,7 +75,7 @@ def _load(name: str) -> ModuleType | None:
     if loaded is not None:
         return loaded
     path = Path(torch.distributed.__file__).with_name("optim") / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(full, path)
+    spec = importlib.util.spec_from_file_location(full, loader=_Loader(full, str(path)))
     if not path.exists() or spec is None or spec.loader is None:
         return None
     loaded = sys.modules[full] = importlib.util.module_from_spec(spec)
@@ -84,3 +85,13 @@ def _load(name: str) -> ModuleType | None:
         del sys.modules[full]
         raise
     return loaded
+
+
+class _Loader(SourceFileLoader):
+    """Loads a class as Python alone, which is how it is run here. TorchScript compiles it where a
+    function that is compiled uses it."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        source = self.get_source(fullname) or ""
+        source = source.replace("@torch.jit.script\n", "\n")
+        return compile(source, self.path, "exec", dont_inherit=True)

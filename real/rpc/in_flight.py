@@ -33,14 +33,14 @@ class InFlight:
         """A call of this worker is over."""
         with self.lock:
             self.made -= 1
-            if self.is_quiet():
+            if not self.made and self.is_quiet():
                 self._quiet.notify_all()
 
     def served_one_less(self) -> None:
         """A request has been answered, or never will be."""
         with self.lock:
             self.served -= 1
-            if self.is_quiet():
+            if not self.made and self.is_quiet():
                 self._quiet.notify_all()
 
     def told(self) -> None:

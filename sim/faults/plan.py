@@ -109,6 +109,8 @@ __all__ = [
 ]
 
 VERSION = 1
+#: what a run may have by itself
+_ORDINARY = (FIFO, Schedule(order="random"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +189,7 @@ class Plan:
         """Whether a program is to run under faults, and to train again when they are over; any
         order of tasks that a run may have by itself is none."""
         schedule = self.schedule
-        ordinary = schedule.grain is not None or schedule in (Schedule(), Schedule(order="random"))
+        ordinary = schedule.grain is not None or schedule in _ORDINARY
         return len(self) > 0 or not ordinary
 
     @property

@@ -40,6 +40,7 @@ from squall.sim.faults.plan import NO_FAULTS, Order, Plan, Schedule
 from squall.sim.names import MAX_SEED, Device, EngineName
 from squall.sim.scenario import Scenario, World
 from squall.sim.search.schedules import RUN, Rescheduled
+from squall.sim.world.schedule import FIFO
 from squall.sim.world.stand_in import STAND_IN_NAME
 
 __all__ = ["MILD", "PROFILES", "Profile", "Settings", "draw", "draw_faults", "expanded"]
@@ -185,7 +186,7 @@ def _draw_plain(
     if not plan:
         return program, world
     plan = fitting(plan, program.workers)
-    if plan.schedule == Schedule():
+    if plan.schedule == FIFO:
         plan = replace(plan, schedule=world.faults.schedule)
     # Exchanges of objects between workers are not run under faults (sim/programs/faults.py).
     return under_faults(program), World(latency=world.latency, faults=plan)
@@ -278,7 +279,7 @@ def draw_world_of_script(
     choices = KeyedChoices((profile, seed))
     if profile is None:
         world = choices.group("world", partial(_draw_world, choices, _LATENCIES))
-        if plan.schedule == Schedule():
+        if plan.schedule == FIFO:
             plan = replace(plan, schedule=world.faults.schedule)
         return World(latency=world.latency, faults=plan)
     timeouts_s = (DEFAULT_RPC_TIMEOUT_S,)  # a script says itself how long its calls may take

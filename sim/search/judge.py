@@ -36,6 +36,7 @@ from squall.sim.search.draw import Settings, draw
 from squall.sim.search.schedules import Rescheduled, names_a_seed
 from squall.sim.world import interrupts
 from squall.sim.world.garbage import keep_still, settle
+from squall.sim.world.huge_pages import use_huge_pages
 from squall.sim.world.real_time import TooLongError, time_limit
 from squall.sim.world.watch import Comparer, Diverged, Divergence, Recorder, watching
 
@@ -47,6 +48,8 @@ _DEPTH = 6
 TIMEOUT_S = 60.0
 #: scenarios that a process is given at a time
 _CHUNK = 8
+#: scenarios of a process that are over before huge pages have saved what they cost
+_FEW = 100
 
 #: what scenarios that were interpreted ahead must come to, by the scenario's id; each is taken once
 _ahead: dict[int, tuple[Scenario, Outcome]] = {}
@@ -233,7 +236,10 @@ def judge_all(
     """
     if jobs == 1:
         with campaign_settings(settings.device):
-            for source in drawn_ahead(sources, settings):
+            for judged, source in enumerate(drawn_ahead(sources, settings)):
+                # Not in a pool: what its processes share would be 120 MiB of each one's own.
+                if judged == _FEW and ENGINES[settings.engine].in_this_process:
+                    use_huge_pages()
                 yield judge_in_time(source, settings)
         return
     # A process that has used CUDA cannot be copied; one that has not starts at once that way.

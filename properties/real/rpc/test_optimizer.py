@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from squall.properties.support.commands import python
 from squall.real.autograd import api as dist_autograd
 from squall.real.rpc import api as rpc
 from squall.real.rpc.optimizer import DistributedOptimizer
@@ -167,3 +168,29 @@ def test_steps_on_one_worker_are_taken_one_at_a_time():
         ends = cluster.run(main)
     assert Slow.most == 1
     assert sorted(ends)[1:] == pytest.approx([1.0, 2.0, 3.0], abs=0.1)
+
+
+_COMPILED = """
+from typing import Optional
+import torch
+from torch.jit._state import _get_script_class
+from squall.real.rpc.functional_twins import functional_twin, register_twin
+
+register_twin(torch.nn.Linear, object)
+twin = functional_twin(torch.optim.SGD)
+assert _get_script_class(twin) is None
+
+@torch.jit.script
+def step(x: torch.Tensor):
+    gradients: list[Optional[torch.Tensor]] = [torch.ones_like(x)]
+    twin([x], lr=1.0).step(gradients)
+    return x
+
+print(step(torch.zeros(1)).item())
+"""
+
+
+def test_torchscript_compiles_a_twin_only_where_something_that_is_compiled_uses_it(tmp_path):
+    script = tmp_path / "compiled.py"
+    script.write_text(_COMPILED)
+    assert python("-W", "ignore", str(script)).stdout == "-1.0\n"
