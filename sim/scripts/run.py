@@ -194,7 +194,7 @@ class _ScriptRun:
     def run(self, stdout: TextIO, stderr: TextIO) -> Run:
         started = time.perf_counter()
         runtime, trace, plan = self.runtime, self.trace, self.scenario.faults
-        run = Run(trace.records, script=self.script.path, faulty=bool(plan))
+        run = Run(trace.records, script=self.script.path, faulty=plan.goes_wrong)
         with deterministic_garbage():
             launcher = Launcher(
                 runtime,

@@ -14,8 +14,10 @@ from squall.model.checks.registry import check
 from squall.model.events.run import Run
 from squall.properties.support.commands import squall
 from squall.properties.support.scripts import run_file, script_scenario
+from squall.sim.faults.plan import Plan, Schedule
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.stock.script import complaints
+from squall.sim.world.schedule import Order
 
 FOLDER = Path(__file__).parent / "wrong"
 
@@ -97,8 +99,10 @@ Exception in thread pool task: could not retrieve
 TWO_GROUPS = Path("properties/scripts/groups_in_a_row.py")
 
 
-def test_groups_one_after_the_other_are_judged_each_by_itself() -> None:
-    run = run_file(TWO_GROUPS, stdout=io.StringIO(), stderr=io.StringIO())
+@pytest.mark.parametrize("order", ["fifo", "random"])
+def test_groups_one_after_the_other_are_judged_each_by_itself(order: Order) -> None:
+    plan = Plan(schedule=Schedule(order=order))
+    run = run_file(TWO_GROUPS, faults=plan, stdout=io.StringIO(), stderr=io.StringIO())
     assert len({group for _, _, group in run.joined}) == 3
     assert check(run) == []
     # As if all were one: ids come again.
