@@ -195,6 +195,7 @@ class _ScriptRun:
         started = time.perf_counter()
         runtime, trace, plan = self.runtime, self.trace, self.scenario.faults
         run = Run(trace.records, script=self.script.path, faulty=bool(plan))
+        run.busy = plan.schedule.order == "busy"
         with deterministic_garbage():
             launcher = Launcher(
                 runtime,

@@ -211,10 +211,11 @@ class Steering(Watcher):
         """That was queued just now."""
 
     def _turn(self, time: SteeredTime, turn: Turn) -> None:
+        assert self.runtime is not None
         if self._tail is None:
             self.heal()
             time.order_stream, time.ordering = None, _MakingWay(self)
-        assert self.runtime is not None
+            self.runtime.waits_for_cpu = None
         self.runtime.preemptive = turn.tail.threads or turn.tail.late
         self._tail = turn.tail
         held, self._held = self._held, time.take() if turn.hold else None
