@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 
 #: chance that a scheduling point lets another ready task in, in random order
 PREEMPTION = 0.1
-#: chance that a task that could go on waits for a processor, in a busy order, and for how long at most
-_LATE, _LATE_S = 0.2, 0.5
+#: in a busy order: how often a task that could go on waits for a processor, one of these for each worker, and for how
+#: long at most
+_LOADS, _LATE_S = (0.0, 0.1, 0.4), 1.0
 #: refused messages without a wait after which a task is taken to try without end
 _REFUSED = 1000
 
@@ -84,6 +85,7 @@ class SimRuntime(Scheduler):
         env.order_stream = self.random("schedule") if drawn else None
         #: draws for how long tasks wait for a processor; None: never
         self.waits_for_cpu = self.random("busy") if schedule.order == "busy" else None
+        self._loads: dict[TaskOwner | None, float] = {None: 0.0}
         if schedule.order == "pct":
             env.ordering = PctOrder(self, depth=schedule.depth, steps=schedule.steps)
         elif schedule.late or schedule.yields:
@@ -126,7 +128,7 @@ class SimRuntime(Scheduler):
         return self.env.now
 
     def sleep(self, seconds: float) -> None:
-        self._sleep(seconds + self._late_s())
+        self._sleep(seconds + self._late_s(self.running))
 
     def _sleep(self, seconds: float) -> None:
         task = self.running
@@ -168,7 +170,7 @@ class SimRuntime(Scheduler):
         self.tasks[task] = None
         if not daemon:
             self._foreground += 1
-        self.env.put(task, self._start_callbacks, self._late_s())
+        self.env.put(task, self._start_callbacks, self._late_s(task))
         if self.preemptive:
             self.checkpoint()
         return task
@@ -203,7 +205,8 @@ class SimRuntime(Scheduler):
 
     def seen_by_others(self) -> None:
         """The running task does what others can see: in a busy order it may have to wait for a processor there."""
-        late_s = 0.0 if self.running in (self.hub_task, self._dying) else self._late_s()
+        task = self.running
+        late_s = 0.0 if task in (self.hub_task, self._dying) else self._late_s(task)
         if late_s:
             self._sleep(late_s)
 
@@ -214,12 +217,17 @@ class SimRuntime(Scheduler):
     # -- Scheduler ------------------------------------------------------------------------
 
     def ready(self, task: SimTask) -> None:
-        self.env.put(task, self._resume_callbacks, self._late_s())
+        self.env.put(task, self._resume_callbacks, self._late_s(task))
 
-    def _late_s(self) -> float:
+    def _late_s(self, task: SimTask) -> float:
         """How long a task that could go on waits for a processor."""
         stream = self.waits_for_cpu
-        return stream.random() * _LATE_S if stream is not None and stream.random() < _LATE else 0.0
+        if stream is None:
+            return 0.0
+        if task.worker not in self._loads:
+            self._loads[task.worker] = stream.choice(_LOADS)
+        late = stream.random() < self._loads[task.worker]
+        return stream.random() * _LATE_S if late else 0.0
 
     def block(
         self, task: SimTask, on: object, waiters: deque[SimTask], timeout: float | None
