@@ -86,6 +86,8 @@ class SimRuntime(Scheduler):
         #: draws for how long tasks wait for a processor; None: never
         self.waits_for_cpu = self.random("busy") if schedule.order == "busy" else None
         self._loads: dict[TaskOwner | None, float] = {None: 0.0}
+        #: by task, if it is queued: how much later that is for it
+        self.late_by: dict[int, float] = {}
         if schedule.order == "pct":
             env.ordering = PctOrder(self, depth=schedule.depth, steps=schedule.steps)
         elif schedule.late or schedule.yields:
@@ -227,7 +229,8 @@ class SimRuntime(Scheduler):
         if task.worker not in self._loads:
             self._loads[task.worker] = stream.choice(_LOADS)
         late = stream.random() < self._loads[task.worker]
-        return stream.random() * _LATE_S if late else 0.0
+        late_s = self.late_by[task.id] = stream.random() * _LATE_S if late else 0.0
+        return late_s
 
     def block(
         self, task: SimTask, on: object, waiters: deque[SimTask], timeout: float | None
@@ -266,6 +269,7 @@ class SimRuntime(Scheduler):
         little virtual time pass, more after each ``patience`` looks without a wait."""
         if self.running is not self.hub_task:
             self.looks += 1
+            self.late_by.pop(self.running.id, None)
             self._sleep(looked(self.running, self.env.now, patience))
 
     def refused(self) -> None:

@@ -185,6 +185,13 @@ def _collectives(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
                 break
 
 
+def mixed_up(failing: Witness, passing: Witness, names: Mapping[int, str]) -> Hint | None:
+    """Members of a group whose collectives do not go together, where they do in a run that passes."""
+    if next(_collectives(passing, names), None) is not None:
+        return None
+    return next((hint for hint in _collectives(failing, names) if len(hint.places) > 1), None)
+
+
 def _collective(
     number: int, members: Mapping[int, list[Operation]], names: Mapping[int, str]
 ) -> Hint | None:

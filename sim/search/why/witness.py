@@ -63,6 +63,8 @@ class Witness(Steering):
         self.calls: dict[tuple[int, int], Call] = {}
         self.sent: dict[int, Sent] = {}
         self.tasks: dict[int, Task] = {}
+        #: by reference: the line that has made it
+        self._references: dict[tuple[int, int], Place] = {}
         #: of tasks at the steps that were asked for: the worker, where it went on, and where it waited next
         self.threads: dict[int, Thread] = {}
         #: by task: the line that has begun it
@@ -158,9 +160,11 @@ class Witness(Steering):
         self.tasks[task] = Task(values[0], worker, values[1], values[2])
 
     def _call_started(self, worker: int, task: int, values: Any) -> None:
-        id, dst, type, *_ = values
+        id, dst, type, _, about = values
         frame = _frame()
         call = Call(worker, dst, id, task, type, user_place(frame), started=self._count)
+        if type == "RREF_USER_DELETE":
+            call.made = self._references.get(about[0], NOWHERE)
         asked = _find(frame, _CALLS)
         if asked is not None:
             seen = asked.f_locals
@@ -182,6 +186,9 @@ class Witness(Steering):
 
     def _delivered(self, worker: int, task: int, values: Any) -> None:
         self.arrived[values[0]] = self._count
+
+    def _user_created(self, worker: int, task: int, values: Any) -> None:
+        self._references.setdefault(values[0], user_place(_frame()))
 
     def _udf_started(self, worker: int, task: int, values: Any) -> None:
         call = self.call_of(task)
@@ -374,6 +381,7 @@ _TAKES = {
     tracing.CALL_ENDED: Witness._call_ended,
     tracing.MESSAGE_SENT: Witness._message_sent,
     tracing.MESSAGE_DELIVERED: Witness._delivered,
+    tracing.USER_CREATED: Witness._user_created,
     tracing.UDF_STARTED: Witness._udf_started,
     tracing.UDF_ENDED: Witness._udf_ended,
     tracing.OPERATION_STARTED: Witness._operation_started,
