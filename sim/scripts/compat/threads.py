@@ -62,7 +62,6 @@ class ThreadLock:
         runtime = self._runtime
         if runtime.preemptive:
             runtime.checkpoint()
-            runtime.seen_by_others()
         task = runtime.running
         if self._owner is None:
             self._owner = task

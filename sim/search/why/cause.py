@@ -283,9 +283,10 @@ class Telling:
         """Which lines came in another order, where no calls tell that better."""
         if self._is_deadlock or self._calls_tell(shared, first, second):
             return None
-        if shared is not None:
+        found = flipped(self.witness, other, step)
+        if found is None and shared is not None:
             return Flipped(shared, first.worker, second.worker, first.call, second.call)
-        return flipped(self.witness, other, step)
+        return found
 
     def _calls_tell(self, shared: Shared | None, first: Doing, second: Doing) -> bool:
         """Whether one of them is a call, and it is the order of these two that differs: both touch the same, or are at

@@ -122,21 +122,20 @@ def _accesses(witness: Witness) -> Iterator[tuple[Executed, _Access, int]]:
 
 def _behalf(asked: Call | Place | None, worker: int, names: Mapping[int, str]) -> str:
     """Of what a line is a part, as a phrase."""
-    if isinstance(asked, Place):
-        return f", called at {asked},"
-    if asked is None or not asked.place.file:
+    if asked is None or isinstance(asked, Place) or not asked.place.file:
         return ""
     if asked.src == worker:
-        return f", with the answer of {name(asked.dst, names)} to {called(asked, names)},"
-    return f", for {called(asked, names)},"
+        return f" with the answer of {name(asked.dst, names)} to {called(asked, names)}"
+    return f" for {called(asked, names)}"
 
 
 def told(flip: Flipped, names: Mapping[int, str]) -> list[str]:
     """That in sentences. ``names``: of workers."""
     shared = flip.shared
     first, second = (
-        f"{name(worker, names)} {'changed' if writes else 'used'} {{}} in `{place.function}` ({place})"
-        + _behalf(asked, worker, names)
+        f"{name(worker, names)} {'changed' if writes else 'used'} {{}} in `{place.function}` "
+        f"({place}{f', called at {asked}' if isinstance(asked, Place) else ''})"
+        f"{_behalf(asked, worker, names)}"
         for worker, place, writes, asked in (
             (flip.first, shared.first, shared.first_writes, flip.first_of),
             (flip.second, shared.second, shared.second_writes, flip.second_of),
