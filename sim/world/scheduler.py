@@ -83,11 +83,9 @@ class SimRuntime(Scheduler):
         self._schedule = schedule = order if isinstance(order, Schedule) else Schedule(order=order)
         drawn = schedule.order in ("random", "busy")
         env.order_stream = self.random("schedule") if drawn else None
-        #: draws for how long tasks wait for a processor; None: never
         self.waits_for_cpu = self.random("busy") if schedule.order == "busy" else None
         self._loads: dict[TaskOwner | None, float] = {None: 0.0}
-        #: by task, if it is queued: how much later that is for it
-        self.late_by: dict[int, float] = {}
+        self.late_by = {}
         if schedule.order == "pct":
             env.ordering = PctOrder(self, depth=schedule.depth, steps=schedule.steps)
         elif schedule.late or schedule.yields:

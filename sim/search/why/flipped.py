@@ -49,8 +49,15 @@ class Flipped(NamedTuple):
     @property
     def places(self) -> list[Place]:
         """The lines that it names."""
-        asked = [each.place if isinstance(each, Call) else each for each in (self.first_of, self.second_of)]
-        return [self.shared.first, self.shared.second, *(each for each in asked if each is not None)]
+        asked = [
+            each.place if isinstance(each, Call) else each
+            for each in (self.first_of, self.second_of)
+        ]
+        return [
+            self.shared.first,
+            self.shared.second,
+            *(each for each in asked if each is not None),
+        ]
 
 
 def flipped(failing: Witness, passing: Witness, step: int) -> Flipped | None:
@@ -98,7 +105,9 @@ def _asked(witness: Witness, number: int) -> Call | Place | None:
     if call is not None:
         return call
     before = (each for each in lines[number - 1 :: -1] if each.task == line.task)
-    place = next((Place(e.code.co_filename, e.line) for e in before if e.code is not line.code), None)
+    place = next(
+        (Place(e.code.co_filename, e.line) for e in before if e.code is not line.code), None
+    )
     return place if place is not None and calls(place, line.code.co_name) else None
 
 
@@ -114,9 +123,7 @@ def _accesses(witness: Witness) -> Iterator[tuple[Executed, _Access, int]]:
         for touch in touches([line], witness.lines):
             key = (thread, *touch)
             counts[key] += 1
-            access = _Access(
-                thread, touch.kind, touch.name, touch.writes, touch.place, counts[key]
-            )
+            access = _Access(thread, touch.kind, touch.name, touch.writes, touch.place, counts[key])
             yield line, access, number
 
 

@@ -133,6 +133,8 @@ class Operation:
     words: Mapping[str, str] = field(default_factory=dict)
     #: whether it has ended without an error
     good: bool = False
+    #: of a message: whether its memory was changed before it was read
+    changed: bool = False
 
 
 class Left(NamedTuple):

@@ -12,6 +12,7 @@ from typing import Any
 from squall.real import tracing
 from squall.real.rpc import api, calls, rref_proxy, serialization
 from squall.real.runtime import NO_CONTEXT
+from squall.sim.scripts.compat import point_to_point
 from squall.sim.scripts.leaks import ScriptWorker
 from squall.sim.scripts.made import Unended
 from squall.sim.search.why.executed import Executed, Lines, missing_file
@@ -46,6 +47,7 @@ _SHUTDOWN = (unwrap(api.shutdown).__code__,)
 _RUNS = serialization.run_function.__code__
 #: in the text of an error that functions on other workers have raised, the innermost last
 _REMOTE = re.compile(r"On WorkerInfo\(id=(\d+),")
+_SENDS = (point_to_point.post_late.__code__,)
 _METHODS = (rref_proxy.local_invoke, rref_proxy.local_invoke_async_execution)
 
 
@@ -233,6 +235,9 @@ class Witness(Steering):
             place = self.begun.get(task, NOWHERE)
         words = words_near(_frame())
         operation = Operation(group, member, kind, number, task, place, self._count, words=words)
+        late = _find(_frame(), _SENDS)
+        if late is not None:
+            operation.changed = late.f_locals["tensor"]._version != late.f_locals["version"]
         self._operations[group, member, kind, number] = operation
         self.operations.append(operation)
 
