@@ -291,7 +291,7 @@ def faults_of(run: Run) -> Faults:
 
 def own_time(run: Run) -> set[int]:
     """The workers that stood still, were slow, or have a clock of their own."""
-    found: set[int] = set()
+    found: set[int] = set(run.names) if run.busy else set()
     for n in run.of(tracing.FAULT_INJECTED):
         kind, _, worker = run.records[n][4][:3]
         if EFFECTS.get(kind) == "own time":

@@ -174,6 +174,8 @@ class Run:
     chosen_from: int = 0
     #: texts of errors that nobody but the script saw, by worker
     caught: list[tuple[int, str]] = field(default_factory=list)
+    #: whether each of its tasks may be late
+    busy: bool = False
     #: what it printed, if that went nowhere else
     printed: str = ""
     #: (installed package, whether each process has executed it for itself, why); of the engine port

@@ -160,7 +160,7 @@ def _otherwise(scenario: Scenario, first: Steering, at: int, tail: int) -> Watch
     """Lets a run go on otherwise after ``at`` events: with other draws, or where nothing is drawn, as what was
     made small is, with messages that take any time."""
     schedule = scenario.faults.schedule
-    drawn = parse_latency(scenario.world.latency).is_random or schedule.order in ("random", "pct")
+    drawn = parse_latency(scenario.world.latency).is_random or schedule.order != "fifo"
     if drawn or not first.events_at:
         return TailSeed(at, tail)
     return Steering((Turn(bisect_left(first.events_at, at), Tail("messages", tail)),))

@@ -44,6 +44,7 @@ class _FaultyRun:
         self.program = program
         self.outcome = Outcome()
         self.result = Run(program=program, got=self.outcome)
+        self.result.busy = plan.schedule.order == "busy"
         self.reference = reference_for(self.result, options)
         options.setdefault("num_worker_threads", threads_of(program))
         self.cluster = Cluster(program.workers, faults=plan, own_settings=False, **options)

@@ -195,6 +195,7 @@ class _ScriptRun:
         started = time.perf_counter()
         runtime, trace, plan = self.runtime, self.trace, self.scenario.faults
         run = Run(trace.records, script=self.script.path, faulty=plan.goes_wrong)
+        run.busy = plan.schedule.order == "busy"
         with deterministic_garbage():
             launcher = Launcher(
                 runtime,
@@ -317,8 +318,9 @@ class _ScriptRun:
         if self.reference is not None:
             run.gradients = self._comparisons.with_those_of(self.reference.summary())
         # A process that a fault restarts joins the group in which its rank was before.
-        run.joined = [] if run.faulty else self._all_joined
-        run.overlapping = self._overlapping and not run.faulty
+        restarts = len(self.scenario.faults) > 0
+        run.joined = [] if restarts else self._all_joined
+        run.overlapping = self._overlapping and not restarts
         run.left_well = all(worker.joined == worker.left_well for worker in workers)
         run.kept = [each for worker in workers for each in (*worker.kept, *worker.contexts_left())]
         if not (failed or run.waits or run.faulty):

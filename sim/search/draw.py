@@ -54,6 +54,9 @@ _LATENCIES = (
     "0",
 )
 _ORDERS: tuple[Order, ...] = ("fifo", "random")
+#: of a script, now and then: messages and threads take as long as what it does with a wait, and less than what people
+#: give as time limits
+_SLOW_LATENCY, _SLOW, _BUSY = "uniform:0.0001:0.3", 0.3, 0.5
 #: how many programs have calls that fail, of which nothing may be left
 _FAILING_CALLS = 0.25
 _SHUT_DOWN_EARLY = 0.25
@@ -219,6 +222,15 @@ def _draw_world(choices: Choices, latencies: tuple[str, ...]) -> World:
     )
 
 
+def _draw_world_of_script(choices: Choices) -> World:
+    world = _draw_world(choices, _LATENCIES)
+    if choices.chance("slow network", _SLOW):
+        world = replace(world, latency=_SLOW_LATENCY)
+    if choices.chance("busy", _BUSY):
+        world = replace(world, faults=Plan(schedule=Schedule(order="busy")))
+    return world
+
+
 def _draw_faulty(choices: KeyedChoices, profile: Profile) -> tuple[Program, World]:
     # Programs of several workers only: with a single one hardly any fault has an effect.
     while True:
@@ -278,7 +290,7 @@ def draw_world_of_script(
     the faults of a profile; or those of ``plan``, whose order it keeps if it has one."""
     choices = KeyedChoices((profile, seed))
     if profile is None:
-        world = choices.group("world", partial(_draw_world, choices, _LATENCIES))
+        world = choices.group("world", partial(_draw_world_of_script, choices))
         if plan.schedule == FIFO:
             plan = replace(plan, schedule=world.faults.schedule)
         return World(latency=world.latency, faults=plan)

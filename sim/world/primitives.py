@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable
+from random import Random
 from types import TracebackType
 from typing import Any
 
@@ -30,6 +31,10 @@ class Scheduler(Runtime):
     tasks: dict[SimTask, None]
     #: whether :meth:`checkpoint` may let another task in
     preemptive: bool
+    #: draws for how long tasks wait for a processor; None: never
+    waits_for_cpu: Random | None
+    #: by task, if it is queued: how much later that is for it
+    late_by: dict[int, float]
 
     @abstractmethod
     def checkpoint(self) -> None:

@@ -14,7 +14,7 @@ from squall.model.program.made import Checked, check_fields
 from squall.model.program.strict_json import MadeError
 from squall.sim.world.choosing import MOST_NAME, Grain
 
-Order = Literal["fifo", "random", "pct"]
+Order = Literal["fifo", "random", "busy", "pct"]
 #: no run counts so far
 MOST_COUNT = 2**31 - 1
 #: which one of things that are counted from 0, and by how much it is late
@@ -29,7 +29,8 @@ class Schedule(Checked):
     """What happens first of all that could happen at one instant.
 
     fifo: what was ready first. random: any, and a task may be interrupted wherever it takes a
-    lock, starts a task or looks at an event. pct: tasks and messages get random priorities, the
+    lock, starts a task or looks at an event. busy: as random, and tasks of some workers now and then wait
+    for a processor, for up to a second. pct: tasks and messages get random priorities, the
     highest goes first, and at ``depth`` - 1 points among the first ``steps`` steps the running
     one falls below all others (Burckhardt et al., A Randomized Scheduler with Probabilistic
     Guarantees of Finding Bugs): an error that needs d ordering constraints is found with

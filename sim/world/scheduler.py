@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 #: chance that a scheduling point lets another ready task in, in random order
 PREEMPTION = 0.1
+#: in a busy order: how often a task that could go on waits for a processor, one of these for each worker; for how
+#: long at most; and how long all of them together, which is less than the limits of calls
+_LOADS, _LATE_S, _ALL_LATE_S = (0.0, 0.01, 0.1, 0.4), 1.0, 10.0
 #: refused messages without a wait after which a task is taken to try without end
 _REFUSED = 1000
 
@@ -78,7 +81,11 @@ class SimRuntime(Scheduler):
         #: the clocks of workers that do not show the true time, or None
         self.clocks: dict[Worker, Clock] | None = None
         self._schedule = schedule = order if isinstance(order, Schedule) else Schedule(order=order)
-        env.order_stream = self.random("schedule") if schedule.order == "random" else None
+        drawn = schedule.order in ("random", "busy")
+        env.order_stream = self.random("schedule") if drawn else None
+        self.waits_for_cpu = self.random("busy") if schedule.order == "busy" else None
+        self._loads: dict[TaskOwner | None, float] = {None: 0.0}
+        self.late_by = {}
         if schedule.order == "pct":
             env.ordering = PctOrder(self, depth=schedule.depth, steps=schedule.steps)
         elif schedule.late or schedule.yields:
@@ -121,6 +128,9 @@ class SimRuntime(Scheduler):
         return self.env.now
 
     def sleep(self, seconds: float) -> None:
+        self._sleep(seconds + self._late_s(self.running))
+
+    def _sleep(self, seconds: float) -> None:
         task = self.running
         if task is self.hub_task:
             raise RuntimeError("a scheduler callback would sleep")
@@ -160,7 +170,7 @@ class SimRuntime(Scheduler):
         self.tasks[task] = None
         if not daemon:
             self._foreground += 1
-        self.env.put(task, self._start_callbacks, 0.0)
+        self.env.put(task, self._start_callbacks, self._late_s(task))
         if self.preemptive:
             self.checkpoint()
         return task
@@ -193,6 +203,13 @@ class SimRuntime(Scheduler):
         elif ordering is not None and ordering.yields():
             self.sleep(0.0)
 
+    def seen_by_others(self) -> None:
+        """The running task does what others can see: in a busy order it may have to wait for a processor there."""
+        task = self.running
+        late_s = 0.0 if task in (self.hub_task, self._dying) else self._late_s(task)
+        if late_s:
+            self._sleep(late_s)
+
     def poll(self) -> None:
         if self._hub is not None:
             self.look()
@@ -200,7 +217,19 @@ class SimRuntime(Scheduler):
     # -- Scheduler ------------------------------------------------------------------------
 
     def ready(self, task: SimTask) -> None:
-        self.env.put(task, self._resume_callbacks, 0.0)
+        self.env.put(task, self._resume_callbacks, self._late_s(task))
+
+    def _late_s(self, task: SimTask) -> float:
+        """How long a task that could go on waits for a processor."""
+        stream = self.waits_for_cpu
+        if stream is None:
+            return 0.0
+        if task.worker not in self._loads:
+            self._loads[task.worker] = stream.choice(_LOADS)
+        late = stream.random() < self._loads[task.worker] and self._all_late_s < _ALL_LATE_S
+        late_s = self.late_by[task.id] = stream.random() * _LATE_S if late else 0.0
+        self._all_late_s += late_s
+        return late_s
 
     def block(
         self, task: SimTask, on: object, waiters: deque[SimTask], timeout: float | None
@@ -239,7 +268,8 @@ class SimRuntime(Scheduler):
         little virtual time pass, more after each ``patience`` looks without a wait."""
         if self.running is not self.hub_task:
             self.looks += 1
-            self.sleep(looked(self.running, self.env.now, patience))
+            self.late_by.pop(self.running.id, None)
+            self._sleep(looked(self.running, self.env.now, patience))
 
     def refused(self) -> None:
         """What the running task sends is refused at once, and it may send it again and again: let a little virtual
@@ -248,7 +278,7 @@ class SimRuntime(Scheduler):
             passes_s = looked(self.running, self.env.now, _REFUSED // 10, REFUSALS)
             if looks_of(self.running, REFUSALS) > _REFUSED:
                 self.looks += 1
-                self.sleep(passes_s)
+                self._sleep(passes_s)
 
     # -- running --------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ the tail says, no fault happens any more, and of what is due at one instant the 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from random import Random
@@ -211,15 +211,18 @@ class Steering(Watcher):
         """That was queued just now."""
 
     def _turn(self, time: SteeredTime, turn: Turn) -> None:
+        assert self.runtime is not None
         if self._tail is None:
             self.heal()
             time.order_stream, time.ordering = None, _MakingWay(self)
-        assert self.runtime is not None
+            self.runtime.waits_for_cpu = None
         self.runtime.preemptive = turn.tail.threads or turn.tail.late
         self._tail = turn.tail
         held, self._held = self._held, time.take() if turn.hold else None
         late = time.take() if turn.tail.late and held is None else None
         time.again(lambda event: self.late_s(event, 0.0), Delivery)
+        time.sooner(self.runtime.late_by)
+        self.runtime.late_by.clear()
         if held is not None:
             time.put_first(held)
             if isinstance(held[3], Delivery):
@@ -297,6 +300,17 @@ class SteeredTime(VirtualTime):
     def put_again(self, entry: Any, delay_s: float) -> None:
         """Let that which was taken out happen in so many seconds."""
         heapq.heappush(self._queue, (self.now + delay_s, *entry[1:]))
+
+    def sooner(self, by: Mapping[int, float]) -> None:
+        """Let the tasks that are queued go on so much sooner."""
+        queue: list[Any] = self._queue
+        queue[:] = [
+            (max(self.now, due_s - by.get(event.id, 0.0)), priority, number, event)
+            if isinstance(event, SimTask)
+            else (due_s, priority, number, event)
+            for due_s, priority, number, event in sorted(queue)
+        ]
+        heapq.heapify(queue)
 
     def again(self, late_s: Callable[[Due], float], kind: type[Due]) -> None:
         """Let everything of a kind that is queued happen in so many seconds."""

@@ -13,6 +13,7 @@ from squall.properties.sim.faults.test_injector import attempt, empty_log, log, 
 from squall.properties.support.paths import DOCS
 from squall.real import tracing
 from squall.real.rpc import api as rpc
+from squall.real.runtime import current_task
 from squall.sim.cluster import Cluster
 from squall.sim.faults import plan as p
 from squall.sim.faults.concrete import concrete
@@ -49,6 +50,24 @@ def orders(schedule: Schedule, seeds: range) -> set[tuple[int, ...]]:
 def test_priorities_bring_about_every_order() -> None:
     assert orders(Schedule(), range(5)) == {(0, 1, 2)}
     assert len(orders(Schedule(order="pct", depth=1), range(40))) == 6
+
+
+def test_a_busy_processor_lets_no_thread_wait_longer_than_people_give() -> None:
+    """What would sleep for longer is always first; what takes no time else is sometimes late."""
+
+    def late() -> tuple[float, float]:
+        runtime = current_task().runtime
+        begun = runtime.now()
+        rpc.rpc_sync("worker1", note, args=(0,))
+        called = runtime.now() - begun
+        sleep(0.2)
+        return called, runtime.now() - begun - called
+
+    plan = Plan(schedule=Schedule(order="busy"))
+    found = [run(plan, late, seed=seed, latency="0")[0] for seed in range(40)]
+    calls, sleeps = zip(*found, strict=True)
+    assert min(calls) < 0.05 < 0.5 < max(calls) < 4
+    assert min(sleeps) == pytest.approx(0.2) and 0.4 < max(sleeps) <= 0.7 + 1e-9
 
 
 def test_a_change_point_makes_an_order_that_priorities_alone_cannot() -> None:

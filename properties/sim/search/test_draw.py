@@ -20,7 +20,16 @@ from squall.sim.faults.file import check_plan, dump_plan
 from squall.sim.faults.plan import KINDS, Drop, Plan, PoolSize
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.campaign import run_campaign
-from squall.sim.search.draw import MILD, PROFILES, Settings, _threads_needed, draw, expanded
+from squall.sim.search.draw import (
+    _SLOW_LATENCY,
+    MILD,
+    PROFILES,
+    Settings,
+    _threads_needed,
+    draw,
+    draw_world_of_script,
+    expanded,
+)
 from squall.sim.search.judge import judge, judge_all, play
 
 SEEDS = range(150)
@@ -45,6 +54,15 @@ def test_every_kind_is_drawn() -> None:
     assert set(kinds) == set(KINDS) - {"restart"}
     orders = {draw(seed, Settings("rough")).faults.schedule.order for seed in SEEDS}
     assert orders == {"fifo", "random", "pct"}
+
+
+def test_scripts_meet_slow_networks_and_busy_processors_where_nothing_goes_wrong() -> None:
+    worlds = Counter(
+        (world.latency == _SLOW_LATENCY, world.faults.schedule.order == "busy")
+        for world in (draw_world_of_script(seed, 3, None) for seed in range(100))
+    )
+    assert min(worlds.values()) > 5 and len(worlds) == 4
+    assert not any(len(draw_world_of_script(seed, 3, None).faults) for seed in range(100))
 
 
 def test_pools_of_one_thread_where_no_function_waits_in_its_thread() -> None:

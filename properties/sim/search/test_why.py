@@ -88,6 +88,45 @@ def test_both_runs_are_drawn_up_to_where_they_part_and_from_there(explained: Cau
     assert {f"1: {first}", f"2: {second}"} <= names
 
 
+MIXED = """
+import os
+import threading
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+sums = torch.ones(2), torch.full((2,), 5.0)
+
+
+def first():
+    dist.all_reduce(sums[0])
+
+
+def second():
+    dist.all_reduce(sums[1])
+
+
+threads = [threading.Thread(target=each) for each in (first, second)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert sums[0].tolist() == [2, 2], sums[0]
+"""
+
+
+def test_collectives_that_do_not_go_together_are_told_by_their_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SQUALL_STORE", str(tmp_path / "store"))
+    script = tmp_path / "mixed.py"
+    script.write_text(MIXED)
+    found = squall.fuzz(script, workers=2, seeds=60).finding
+    assert found is not None and found.why is not None
+    assert found.why.said[0].startswith("Collective 1 of the group is `all_reduce` at")
+    assert {place.line for place in found.why.places} == {12, 16}
+
+
 def test_the_end_of_the_time_leaves_what_is_known(race: Path) -> None:
     run = squall.fuzz(race, workers=3, seeds=20, shrink_s=0).finding
     assert run is not None and run.why is None

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch.distributed as real_distributed
 
+from squall.real.future import Future
 from squall.real.rpc.rendezvous import store_key
 from squall.real.rpc.store import Store, StoreClosedError, StoreTimeoutError
 from squall.real.tracing import OPERATION_ENDED, OPERATION_STARTED
@@ -55,6 +56,8 @@ class Group:
         self.taken: dict[tuple[int, int], int] = {}
         self.seen: dict[int, int] = {}
         self.received: dict[tuple[int, int], int] = {}
+        #: by member: the last message to it that may not have been read from memory yet
+        self.sending: dict[int, Future[Any]] = {}
         worker = current_worker()
         assert isinstance(worker.world, Network), "scripts run on a simulated one"
         messages = GroupMessages(worker.world, store, name, ranks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -10,10 +11,11 @@ from torch import Tensor
 from torch.distributed import distributed_c10d
 
 from squall.real.future import Future
+from squall.real.runtime import current_task
 from squall.sim.scripts.compat.groups import Group, resolve
 from squall.sim.scripts.compat.work import Work, copy, in_background, member_meant
-from squall.sim.scripts.made import over
 from squall.sim.scripts.moved import put
+from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.stack_reading import Reading, Thread, reads
 
 
@@ -28,10 +30,17 @@ def isend(
     to = member_meant(group, dst, group_dst)
     if to == own.rank():
         raise ValueError(f"Invalid destination rank: member {to} of the group is the sender itself")
-    _post(own, to, tag, copy(tensor))
-    sent: Future[Any] = Future(what="a send")
-    sent.mark_completed(None)
-    return Work(sent, until_waited=True)
+    value, runtime = copy(tensor), current_task().runtime
+    own.check_there(to)
+    if not isinstance(runtime, SimRuntime) or not runtime.preemptive:
+        _post(own, to, tag, value)
+        sent: Future[Any] = Future(what="a send")
+        sent.mark_completed(None)
+        return Work(sent, until_waited=True)
+    late = partial(post_late, own, to, tag, tensor, tensor._version, own.sending.get(to))
+    work = in_background(late, until_waited=True)
+    own.sending[to] = work._future
+    return work
 
 
 def send(
@@ -41,7 +50,7 @@ def send(
     tag: int = 0,
     group_dst: int | None = None,
 ) -> None:
-    over(isend(tensor, dst, group, tag, group_dst))
+    isend(tensor, dst, group, tag, group_dst).wait()
 
 
 def irecv(
@@ -74,6 +83,15 @@ def _post(own: Group, to: int, tag: int, value: Any) -> None:
     own.check_there(to)
     with own.operation("send", tag, own.messages.post(own.rank(), to, tag, value)):
         pass
+
+
+def post_late(
+    own: Group, to: int, tag: int, tensor: Tensor, version: int, before: Future[Any] | None
+) -> None:
+    """Send what is in memory now, as long after ``isend`` as a busy processor lets it be."""
+    if before is not None:
+        before.wait()
+    _post(own, to, tag, copy(tensor))
 
 
 def _collect(own: Group, source: int | None, tag: int) -> tuple[int, Any]:

@@ -21,6 +21,7 @@ from squall.real.rpc.store import StoreTimeoutError
 from squall.real.worker import current_worker
 from squall.sim.scripts.compat.process import meeting
 from squall.sim.scripts.ranks import agent_keeps_store
+from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.stack_reading import Reading, Thread, reads
 
 DEFAULT_TIMEOUT = timedelta(seconds=300)
@@ -45,22 +46,28 @@ class Store:
     def set(self, key: str, value: str | bytes) -> None:
         self.shared.set(key, _bytes(value))
         self._note(key)
+        self._answered()
 
     def get(self, key: str) -> bytes:
         """Blocks until the key is there. Raises DistStoreError after :attr:`timeout`."""
         self.wait([key])
         value = self.shared.get(key)
+        self._answered()
         return b"" if isinstance(value, _Queue) else _bytes(value)
 
     def add(self, key: str, amount: int) -> int:
         self._note(key)
-        return self.shared.add(key, amount)
+        total = self.shared.add(key, amount)
+        self._answered()
+        return total
 
     def append(self, key: str, value: str | bytes) -> None:
         self.set(key, _bytes(self.shared.peek(key, b"")) + _bytes(value))
 
     def check(self, keys: list[str]) -> bool:
-        return self.shared.check(list(keys))
+        found = self.shared.check(list(keys))
+        self._answered()
+        return found
 
     def compare_set(self, key: str, expected_value: str, desired_value: str) -> bytes:
         current = self.shared.peek(key)
@@ -137,6 +144,12 @@ class Store:
 
     def has_extended_api(self) -> bool:
         return True
+
+    def _answered(self) -> None:
+        """An operation is over, and what comes of it is known."""
+        runtime = current_worker().runtime
+        if isinstance(runtime, SimRuntime):
+            runtime.seen_by_others()
 
     def _keys(self) -> dict[str, None]:
         keys: dict[str, None] = self.shared.peek("\0keys") or {}

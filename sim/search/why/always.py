@@ -39,7 +39,8 @@ class Hint(NamedTuple):
 
 def hints(run: Run, witness: Witness, names: Mapping[int, str]) -> list[Hint]:
     """What may be the cause, the most certain first."""
-    found = [*_elsewhere(witness, names), *_had_left(witness, names), *_tags(witness, names)]
+    found = [*_elsewhere(witness, names), *_changed(witness, names)]
+    found += [*_had_left(witness, names), *_tags(witness, names)]
     found += [*_in_another_order(witness, names)]
     found += [*_unwaited(witness), *_collectives(witness, names), *_not_over(witness, names)]
     found += _without_context(witness, names)
@@ -62,6 +63,18 @@ def _elsewhere(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
             if each.place.file and (missing + os.sep).startswith(each.path + os.sep):
                 yield Hint(f"`{each.path}` was removed at {each.place}.", (each.place,))
                 break
+
+
+def _changed(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
+    """Memory was changed while it was sent."""
+    for each in witness.operations:
+        if each.changed:
+            who = name(each.member, names)
+            text = (
+                f"What {who} sends at {each.place} was changed before somebody had waited for that."
+            )
+            yield Hint(text, (each.place,))
+            return
 
 
 def _had_left(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
@@ -183,6 +196,13 @@ def _collectives(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
             if hint is not None:
                 yield hint
                 break
+
+
+def mixed_up(failing: Witness, passing: Witness, names: Mapping[int, str]) -> Hint | None:
+    """Members of a group whose collectives do not go together, where they do in a run that passes."""
+    if next(_collectives(passing, names), None) is not None:
+        return None
+    return next((hint for hint in _collectives(failing, names) if len(hint.places) > 1), None)
 
 
 def _collective(

@@ -8,7 +8,7 @@ from squall.model.events.run import Run
 from squall.sim.scenario import Scenario
 from squall.sim.search.again import again
 from squall.sim.search.why import removed
-from squall.sim.search.why.always import hints, waiting_at
+from squall.sim.search.why.always import hints, mixed_up, waiting_at
 from squall.sim.search.why.doing import Doing, called, doing, name
 from squall.sim.search.why.faults import like
 from squall.sim.search.why.faults import told as fault_told
@@ -180,7 +180,7 @@ class Telling:
         flip = flipped(self.witness, other, moment.step)
         if flip is not None:
             said += told(flip, self.names)
-            places += [flip.shared.first, flip.shared.second]
+            places += flip.places
         else:
             seen = hints(self.run, self.witness, self.names)[:_HINTS]
             said += [hint.text for hint in seen]
@@ -257,13 +257,17 @@ class Telling:
             said.append(touching(shared))
         shared = flip.shared if flip is not None else shared
         if shared is not None:
-            places += [shared.first, shared.second]
+            places += [shared.first, shared.second] if flip is None else flip.places
             earlier = self._looked(step, shared)
             if earlier is not None:
                 said.append(
                     f"What was read of it before, in `{earlier.function}` ({earlier}), is out of date then."
                 )
                 places.append(earlier)
+        mixed = mixed_up(self.witness, other, self.names)
+        if mixed is not None:
+            said = [mixed.text, "In runs that pass all come to the same line."]
+            places = [*mixed.places]
         tasks = {each.call.task: each.call.src for each in (first, second) if each.call is not None}
         return Why(
             verdict="order",
@@ -277,11 +281,22 @@ class Telling:
         self, step: int, other: Witness, shared: Shared | None, first: Doing, second: Doing
     ) -> Flipped | None:
         """Which lines came in another order, where no calls tell that better."""
-        if "runs" in (first.kind, second.kind) or self._is_deadlock:
+        if self._is_deadlock or self._calls_tell(shared, first, second):
             return None
-        if shared is not None:
-            return Flipped(shared, first.worker, second.worker)
-        return flipped(self.witness, other, step)
+        found = flipped(self.witness, other, step)
+        if found is None and shared is not None:
+            return Flipped(shared, first.worker, second.worker, first.call, second.call)
+        return found
+
+    def _calls_tell(self, shared: Shared | None, first: Doing, second: Doing) -> bool:
+        """Whether one of them is a call, and it is the order of these two that differs: both touch the same, or are at
+        least on one worker, and where it fails the second does not come first as well."""
+        if "runs" not in (first.kind, second.kind):
+            return False
+        if shared is None and first.worker != second.worker:
+            return False
+        ran = None if second.call is None else self.witness.calls.get(second.call.key)
+        return second.kind != "runs" or ran is None or not 0 <= ran.began < first.event
 
     def _caused(self, second: Doing, other: Witness, first: Doing) -> Doing:
         """What a message of squall's own protocol sets off, where that is a function of the user's."""

@@ -114,6 +114,7 @@ def _message(witness: Witness, number: int, event: int, names: Mapping[int, str]
 def called(call: Call, names: Mapping[int, str]) -> str:
     """A call as a phrase: its function, who called it, and where."""
     where = f" ({call.place})" if call.place.file else ""
+    where += f", made at {call.made}," if call.made.file else ""
     what = f"`{call.function}`" if call.function else call.name
     return f"{what} of {name(call.src, names)}{where}"
 

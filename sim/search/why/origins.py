@@ -54,6 +54,12 @@ def _passed(name: str, function: Place, caller: Place) -> ast.expr | None:
     return None
 
 
+def calls(place: Place, function: str) -> bool:
+    """Whether a line calls a function of that name."""
+    called = [each.func for each in _calls(place)]
+    return any(getattr(each, "attr", getattr(each, "id", "")) == function for each in called)
+
+
 def _calls(place: Place) -> list[ast.Call]:
     """The calls that go over that line."""
     return [

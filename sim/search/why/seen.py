@@ -38,6 +38,8 @@ class Call:
     graph: bool = False
     #: whether the function is none of a library's, which calls it on behalf of the user
     is_users: bool = False
+    #: of the deletion of a reference: the line that had made it
+    made: Place = NOWHERE
     #: where it raised an error, and the file that it had not found
     raised: Place = NOWHERE
     missing: str = ""
@@ -131,6 +133,8 @@ class Operation:
     words: Mapping[str, str] = field(default_factory=dict)
     #: whether it has ended without an error
     good: bool = False
+    #: of a message: whether its memory was changed before it was read
+    changed: bool = False
 
 
 class Left(NamedTuple):

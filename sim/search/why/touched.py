@@ -28,6 +28,8 @@ _CHANGING = frozenset(
         "extend",
         "fill",
         "insert",
+        "notify",
+        "notify_all",
         "pop",
         "popitem",
         "popleft",

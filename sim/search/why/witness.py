@@ -12,6 +12,7 @@ from typing import Any
 from squall.real import tracing
 from squall.real.rpc import api, calls, rref_proxy, serialization
 from squall.real.runtime import NO_CONTEXT
+from squall.sim.scripts.compat import point_to_point
 from squall.sim.scripts.leaks import ScriptWorker
 from squall.sim.scripts.made import Unended
 from squall.sim.search.why.account import Account
@@ -47,6 +48,7 @@ _SHUTDOWN = (unwrap(api.shutdown).__code__,)
 _RUNS = serialization.run_function.__code__
 #: in the text of an error that functions on other workers have raised, the innermost last
 _REMOTE = re.compile(r"On WorkerInfo\(id=(\d+),")
+_SENDS = (point_to_point.post_late.__code__,)
 _METHODS = (rref_proxy.local_invoke, rref_proxy.local_invoke_async_execution)
 
 
@@ -56,6 +58,8 @@ class Witness(Account):
     def __init__(self, path: Path = (), at_steps: tuple[int, ...] = ()) -> None:
         super().__init__(path)
         self._at_steps = at_steps
+        #: by reference: the line that has made it
+        self._references: dict[tuple[int, int], Place] = {}
         #: by task: the line that has let it go on last
         self._woken: dict[int, Place] = {}
         self._going: tuple[int, Any] | None = None
@@ -131,9 +135,11 @@ class Witness(Account):
         self.tasks[task] = Task(values[0], worker, values[1], values[2])
 
     def _call_started(self, worker: int, task: int, values: Any) -> None:
-        id, dst, type, *_ = values
+        id, dst, type, _, about = values
         frame = _frame()
         call = Call(worker, dst, id, task, type, user_place(frame), started=self._count)
+        if type == "RREF_USER_DELETE":
+            call.made = self._references.get(about[0], NOWHERE)
         asked = _find(frame, _CALLS)
         if asked is not None:
             seen = asked.f_locals
@@ -155,6 +161,9 @@ class Witness(Account):
 
     def _delivered(self, worker: int, task: int, values: Any) -> None:
         self.arrived[values[0]] = self._count
+
+    def _user_created(self, worker: int, task: int, values: Any) -> None:
+        self._references.setdefault(values[0], user_place(_frame()))
 
     def _udf_started(self, worker: int, task: int, values: Any) -> None:
         call = self.call_of(task)
@@ -199,6 +208,9 @@ class Witness(Account):
             place = self.begun.get(task, NOWHERE)
         words = words_near(_frame())
         operation = Operation(group, member, kind, number, task, place, self._count, words=words)
+        late = _find(_frame(), _SENDS)
+        if late is not None:
+            operation.changed = late.f_locals["tensor"]._version != late.f_locals["version"]
         self._operations[group, member, kind, number] = operation
         self.operations.append(operation)
 
@@ -241,6 +253,7 @@ _TAKES = {
     tracing.CALL_ENDED: Witness._call_ended,
     tracing.MESSAGE_SENT: Witness._message_sent,
     tracing.MESSAGE_DELIVERED: Witness._delivered,
+    tracing.USER_CREATED: Witness._user_created,
     tracing.UDF_STARTED: Witness._udf_started,
     tracing.UDF_ENDED: Witness._udf_ended,
     tracing.OPERATION_STARTED: Witness._operation_started,
