@@ -85,7 +85,7 @@ class SimRuntime(Scheduler):
         env.order_stream = self.random("schedule") if drawn else None
         self.waits_for_cpu = self.random("busy") if schedule.order == "busy" else None
         self._loads: dict[TaskOwner | None, float] = {None: 0.0}
-        self.late_by = {}
+        self._all_late_s, self.late_by = 0.0, {}
         if schedule.order == "pct":
             env.ordering = PctOrder(self, depth=schedule.depth, steps=schedule.steps)
         elif schedule.late or schedule.yields:
