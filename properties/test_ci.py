@@ -31,7 +31,7 @@ def run(folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
         found = shutil.which(name)
         assert found is not None
         (folder / name).symlink_to(found)
-    program(folder, "make", 'echo "$1 ${SQUALL_WITHOUT_NATIVE-no}"')
+    program(folder, "make", 'echo "$@ ${SQUALL_WITHOUT_NATIVE-no}"')
     return subprocess.run(
         [ROOT / ".ci" / "run"],
         env={"PATH": str(folder), **env},
@@ -47,9 +47,10 @@ def test_it_runs_everything(tmp_path: Path, env: dict[str, str]) -> None:
         program(tmp_path, name)
     done = run(tmp_path, **env)
     assert done.returncode == 0, done.stderr
-    targets = ["lint", "types", "layers", "test", "test-browser", "test-notebooks", "docs"]
     ran = [line for line in done.stdout.splitlines() if not line.startswith("==")]
-    assert ran == [f"{target} no" for target in targets]
+    targets = {"lint", "types", "layers", "docs", "test-notebooks", "test", "test-browser"}
+    assert targets <= set(" ".join(ran).split())
+    assert all(line.endswith(" no") for line in ran)
 
 
 @pytest.mark.parametrize("missing", NEEDED)
