@@ -16,7 +16,9 @@ def main():
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     port = int(os.environ["MASTER_PORT"]) + 1
     store = dist.TCPStore(os.environ["MASTER_ADDR"], port, size, is_master=rank == 0)
-    dist.init_process_group("gloo", store=dist.PrefixStore("group", store), rank=rank, world_size=size)
+    dist.init_process_group(
+        "gloo", store=dist.PrefixStore("group", store), rank=rank, world_size=size
+    )
     time.sleep(0.05 * rank)
     is_leader = not store.check(["leader"])  # <- first
     if is_leader:

@@ -26,9 +26,7 @@ def main():
     dist.init_process_group("gloo")
     rpc.init_rpc(f"worker{rank}", rank=rank, world_size=size)
     mine = torch.arange(rank * 30, rank * 30 + 30)
-    given = [
-        rpc.rpc_async(f"worker{n}", put, args=(mine[mine % size == n],)) for n in range(size)
-    ]
+    given = [rpc.rpc_async(f"worker{n}", put, args=(mine[mine % size == n],)) for n in range(size)]
     torch.futures.wait_all(given)
     time.sleep(0.1)
     numbers = torch.cat(shard).sort().values  # <- first
