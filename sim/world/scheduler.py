@@ -42,6 +42,8 @@ PREEMPTION = 0.1
 _LOADS, _LATE_S, _ALL_LATE_S = (0.0, 0.01, 0.1, 0.4), 1.0, 10.0
 #: refused messages without a wait after which a task is taken to try without end
 _REFUSED = 1000
+#: what an answer of a store takes in a busy order
+_ANSWER_S = 1e-3
 
 
 class Isolation(Protocol):
@@ -204,11 +206,11 @@ class SimRuntime(Scheduler):
             self.sleep(0.0)
 
     def seen_by_others(self) -> None:
-        """The running task does what others can see: in a busy order it may have to wait for a processor there."""
+        """The running task has done what others can see: in a busy order that takes a little, so that who does it again
+        and again lets others go on, and it may have to wait for a processor."""
         task = self.running
-        late_s = 0.0 if task in (self.hub_task, self._dying) else self._late_s(task)
-        if late_s:
-            self._sleep(late_s)
+        if self.waits_for_cpu is not None and task not in (self.hub_task, self._dying):
+            self._sleep(_ANSWER_S + self._late_s(task))
 
     def poll(self) -> None:
         if self._hub is not None:

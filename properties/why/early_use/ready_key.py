@@ -29,7 +29,7 @@ def main():
         MODEL = torch.nn.Linear(4, 1)  # <- at fault
     else:
         store.wait(["ready"])
-        time.sleep(0.1)
+        time.sleep(0.02)
         rpc.rpc_sync("worker0", predict, args=(torch.ones(2, 4),))
     rpc.shutdown()
 

@@ -1,5 +1,5 @@
 # run: --workers 3
-# engines: torch
+# engines: port torch
 # shows: AssertionError: \d of 6 files counted
 # fix: store.set("files", str(done + 1)) => store.add("files", 1)
 """Each rank converts its share of some files and counts them in the store of the group."""

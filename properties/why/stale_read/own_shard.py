@@ -1,5 +1,5 @@
 # run: --workers 3
-# engines: port torch
+# engines: port
 # shows: AssertionError: \d+ of 30 numbers
 # fix: time.sleep(0.1) => dist.barrier()
 """Each rank gives its numbers away by their remainder, writes some statistics, and sorts what it was given."""

@@ -108,7 +108,8 @@ def _message(witness: Witness, number: int, event: int, names: Mapping[int, str]
             call.place,
         )
     did = f"ran on {dst}" if call.may_be_users else f"reached {dst}"
-    return Doing("runs", sent.dst, called(call, names), did, event, call, call.place)
+    place = call.place if call.place.file else call.made
+    return Doing("runs", sent.dst, called(call, names), did, event, call, place)
 
 
 def called(call: Call, names: Mapping[int, str]) -> str:
