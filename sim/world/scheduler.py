@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 
 #: chance that a scheduling point lets another ready task in, in random order
 PREEMPTION = 0.1
-#: in a busy order: how often a task that could go on waits for a processor, one of these for each worker; for how
-#: long at most; and how long all of them together, which is less than the limits of calls
-_LOADS, _LATE_S, _ALL_LATE_S = (0.0, 0.01, 0.1, 0.4), 1.0, 10.0
+#: in a busy order: how often a task that could go on waits for a processor, one of these for each worker, in some runs
+#: a tenth of it, which reaches the later parts of long ones; for how long at most; and how long all of them together,
+#: which is less than the limits of calls
+_LOADS, _OF_THEM, _LATE_S, _ALL_LATE_S = (0.0, 0.2, 0.5), (1.0, 1.0, 1.0, 0.1), 1.0, 10.0
 #: refused messages without a wait after which a task is taken to try without end
 _REFUSED = 1000
 #: what an answer of a store takes in a busy order
@@ -87,6 +88,7 @@ class SimRuntime(Scheduler):
         env.order_stream = self.random("schedule") if drawn else None
         self.waits_for_cpu = self.random("busy") if schedule.order == "busy" else None
         self._loads: dict[TaskOwner | None, float] = {None: 0.0}
+        self._of_them = self.waits_for_cpu.choice(_OF_THEM) if self.waits_for_cpu else 0.0
         self._all_late_s, self.late_by = 0.0, {}
         if schedule.order == "pct":
             env.ordering = PctOrder(self, depth=schedule.depth, steps=schedule.steps)
@@ -227,7 +229,7 @@ class SimRuntime(Scheduler):
         if stream is None:
             return 0.0
         if task.worker not in self._loads:
-            self._loads[task.worker] = stream.choice(_LOADS)
+            self._loads[task.worker] = self._of_them * stream.choice(_LOADS)
         late = stream.random() < self._loads[task.worker] and self._all_late_s < _ALL_LATE_S
         late_s = self.late_by[task.id] = stream.random() * _LATE_S if late else 0.0
         self._all_late_s += late_s
