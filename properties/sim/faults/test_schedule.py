@@ -52,7 +52,7 @@ def test_priorities_bring_about_every_order() -> None:
     assert len(orders(Schedule(order="pct", depth=1), range(40))) == 6
 
 
-def test_a_busy_processor_lets_no_thread_wait_longer_than_people_give() -> None:
+def test_on_a_busy_processor_threads_are_late_now_and_then() -> None:
     """What would sleep for longer is always first; what takes no time else is sometimes late."""
 
     def late() -> tuple[float, float]:
@@ -66,8 +66,8 @@ def test_a_busy_processor_lets_no_thread_wait_longer_than_people_give() -> None:
     plan = Plan(schedule=Schedule(order="busy"))
     found = [run(plan, late, seed=seed, latency="0")[0] for seed in range(40)]
     calls, sleeps = zip(*found, strict=True)
-    assert min(calls) < 0.05 < 0.5 < max(calls) < 4
-    assert min(sleeps) == pytest.approx(0.2) and 0.4 < max(sleeps) <= 1.2 + 1e-9
+    assert min(calls) < 0.05 < 0.5 < max(calls) < 10
+    assert min(sleeps) == pytest.approx(0.2) and 0.7 < max(sleeps) <= 1.2 + 1e-9
 
 
 def test_busy_processors_use_up_no_limit_of_a_call() -> None:
