@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 from torch import Tensor
+from torch._C._distributed_autograd import _current_context, get_gradients
 from torch.autograd.graph import _engine_run_backward
 from torch.nn import Module
 
@@ -50,6 +51,14 @@ class _Pass:
     before: dict[str, Any] = field(default_factory=dict)
     come: dict[str, Any] = field(default_factory=dict)
     place: str = ""
+    #: of a distributed pass: the context that gradients go to instead of the parameters
+    context: int | None = None
+
+    def gradient(self, parameter: Tensor) -> Tensor | None:
+        if self.context is None:
+            return parameter.grad
+        found: Tensor | None = get_gradients(self.context).get(parameter)
+        return found
 
 
 def install(here: Here, modules: DdpModules) -> None:
@@ -79,6 +88,8 @@ class _LocalGradients:
         self._pass = _Pass()
         #: whether the backward pass of the last forward pass exchanges gradients
         self._exchanges = False
+        #: the context of distributed autograd in which that was
+        self._context: int | None = None
         self._parameters: dict[str, weakref.ref[Tensor]] = {}
         ignored = module.parameters_to_ignore
         for name, parameter in module.module.named_parameters():
@@ -92,6 +103,7 @@ class _LocalGradients:
     def begins(self, exchanges: bool) -> None:
         """A forward pass, whose backward pass ``exchanges`` gradients or does not."""
         self._exchanges, self._pass = exchanges, _Pass()
+        self._context = _current_context_id()
         module = self._module()
         if module is None or not module.find_unused_parameters:
             return
@@ -110,10 +122,12 @@ class _LocalGradients:
             if _is_within_another():
                 return  # its end is not that of the pass
             self._pass.place = line_of(sys._getframe())
+            # A distributed pass runs on threads of the engine, any other on that which has called it.
+            self._pass.context = None if frames_of_passes() else self._context
             _engine.queue_callback(partial(self._over, _CALLBACKS, self._pass))
         with without_modes(), torch.no_grad():
             if name not in self._pass.come:
-                self._pass.before[name] = _sample(parameter.grad, parameter)
+                self._pass.before[name] = _sample(self._pass.gradient(parameter), parameter)
                 self._pass.come[name] = 0
             self._pass.come[name] = self._pass.come[name] + _sample(gradients[0], parameter)
 
@@ -136,13 +150,22 @@ class _LocalGradients:
             for name, before in about.before.items():
                 parameter = self._parameters[name]()
                 if parameter is not None:
-                    got = None if parameter.grad is None else _sample(parameter.grad, parameter)
+                    gradient = about.gradient(parameter)
+                    got = None if gradient is None else _sample(gradient, parameter)
                     own = before + about.come.get(name, 0)
                     parts[name] = Part(parameter.dtype, own, got)
         hook = _hook(module)
         rank = self._ranks.index(torch.distributed.get_rank())
         told = about.place, self._count, hook, parts
         self._here.tell("local gradients", self._what, self._ranks, rank, number, told)
+
+
+def _current_context_id() -> int | None:
+    try:
+        context: int = _current_context()._context_id()
+    except RuntimeError:  # there is none
+        return None
+    return context
 
 
 def _is_within_another() -> bool:

@@ -72,7 +72,7 @@ def test_another_seed_is_another_interleaving_with_the_same_losses(name: str) ->
 
 def with_groups(name: str, seed: str) -> tuple[list[str], str]:
     """Its losses, which it has compared with one process, and the digest of the run."""
-    words = ("--workers", "4", "--engine", "torch", "--seed", seed, "--no-check", "--json")
+    words = ("--workers", "4", "--engine", "torch", "--seed", seed, "--json")
     ended = squall("run", f"examples/{name}.py", *words, "--allow-unchecked")
     assert ended.returncode == 0, ended.stderr
     return losses(ended.stderr), json.loads(ended.stdout)["digest"]
