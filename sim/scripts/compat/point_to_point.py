@@ -88,7 +88,8 @@ def _post(own: Group, to: int, tag: int, value: Any) -> None:
 def post_late(
     own: Group, to: int, tag: int, tensor: Tensor, version: int, before: Future[Any] | None
 ) -> None:
-    """Send what is in memory now, as long after ``isend`` as a busy processor lets it be."""
+    """Send what is in memory now, as long after ``isend`` as a busy processor lets it be, and after the message
+    ``before``. ``version``: that of the tensor at ``isend``, for whoever looks whether it was changed since."""
     if before is not None:
         before.wait()
     _post(own, to, tag, copy(tensor))
