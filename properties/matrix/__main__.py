@@ -34,7 +34,7 @@ def main(
     rows = _rows(only or [])
     if list:
         for row in rows:
-            _console.print(row.name, "-", row.what or f"Python {row.python}, torch {row.torch}")
+            _console.print(row.name, "-", row.what)
         return
     bad = False
     with _console.status("digests of the first row") as status:

@@ -13,9 +13,10 @@ _HEAD = f"""\
 
 Written by `make matrix`, which runs the test suite, and digests of many scenarios (seeds of every
 profile on both engines, all saved scenarios, examples and scripts), under conditions that must not
-matter. `make matrix ARGS="--list"` lists the rows, `ARGS="NAME …"` runs some of them, `--digests`
-leaves out the suite. Unless a row says otherwise it is Python {PYTHON} and torch {TORCH}, which
-`constraints.txt` pins.
+matter. A row has several of them at once: where it is as the first row, none of them matters. Of
+versions there is a row for each Python and for each torch. Unless a row says otherwise it is Python
+{PYTHON} and torch {TORCH}, which `constraints.txt` pins. `make matrix ARGS="--list"` lists the rows,
+`ARGS="NAME …"` runs some of them, `--digests` leaves out the suite.
 
 *Digests* counts those that are equal to the first row's. Where two differ in nothing but what torch
 decides, they stand in the column beside it: how many bytes it pickles (names of files are among them),
@@ -38,16 +39,15 @@ def page() -> str:
 
 
 def _line(row: Row, result: Result) -> str:
-    what = row.what or f"Python {row.python}, torch {row.torch}"
     day = f"{result.day}, {result.commit}"
     if result.missing:
-        return f"| `{row.name}` | {what} | not run | | | | {day} |"
+        return f"| `{row.name}` | {row.what} | not run | | | | {day} |"
     equal = result.digests - len(result.differ) - len(result.texts)
     suite = "not run"
     if result.suite is not None:
         failed = f", **{len(result.suite.failed)} failed**" if result.suite.failed else ""
         suite = f"{result.suite.passed} passed{failed}, {result.suite.skipped} skipped"
-    cells = [f"`{row.name}`", what, f"{equal} of {result.digests}", str(len(result.texts)),
+    cells = [f"`{row.name}`", row.what, f"{equal} of {result.digests}", str(len(result.texts)),
              str(len(result.differ)), suite, day]  # fmt: skip
     return f"| {' | '.join(cells)} |"
 

@@ -17,36 +17,42 @@ class Row:
     """
 
     name: str
-    what: str
     python: str = PYTHON
     torch: str = TORCH
     variables: dict[str, str] = field(default_factory=dict)
     elsewhere: bool = False
     another_user: bool = False
 
+    @property
+    def what(self) -> str:
+        """Its conditions in words."""
+        pinned = (self.python, self.torch) == (PYTHON, TORCH)
+        words = [] if pinned else [f"Python {self.python}, torch {self.torch}"]
+        words += ["in another folder"] * self.elsewhere + ["as another user"] * self.another_user
+        words += [f"`{key}={value}`" for key, value in self.variables.items()]
+        return ", ".join(words) or "nothing set"
 
-def _variables(name: str, **variables: str) -> Row:
-    what = ", ".join(f"`{key}={value}`" for key, value in variables.items())
-    return Row(name=name, what=what, variables=variables)
 
+REFERENCE = Row(name="reference")
 
-REFERENCE = Row(name="reference", what="nothing set")
-
+#: Conditions that must not matter stand together: where a row is as the first one, none of them does.
+#: Of versions there is a row for each Python and for each torch.
 ROWS = (
     REFERENCE,
-    _variables("no-vectors", ATEN_CPU_CAPABILITY="default"),
-    _variables("avx2", ATEN_CPU_CAPABILITY="avx2"),
-    _variables("one-thread", OMP_NUM_THREADS="1"),
-    _variables("two-threads", OMP_NUM_THREADS="2"),
-    _variables("mkl", MKL_CBWR="COMPATIBLE"),
-    _variables("locale", LC_ALL="C", PYTHONUTF8="0", TZ="Asia/Kathmandu"),
-    Row(name="folder", what="in another folder", elsewhere=True),
-    Row(name="user", what="as another user", another_user=True),
-    *(
-        Row(name=f"python-{python}-torch-{torch}", what="", python=python, torch=torch)
-        for python in ("3.11", "3.12", "3.13")
-        for torch in ("2.11.0", "2.13.0", "2.15.0")
-        if (python, torch) != (PYTHON, TORCH)
+    Row(
+        name="processor",
+        variables={
+            "ATEN_CPU_CAPABILITY": "default", "OMP_NUM_THREADS": "1", "MKL_CBWR": "COMPATIBLE"
+        },
     ),
-)
+    Row(
+        name="elsewhere", elsewhere=True, another_user=True,
+        variables={
+            "ATEN_CPU_CAPABILITY": "avx2", "OMP_NUM_THREADS": "2",
+            "LC_ALL": "C", "PYTHONUTF8": "0", "TZ": "Asia/Kathmandu",
+        },
+    ),
+    Row(name="python-3.12-torch-2.11.0", python="3.12", torch="2.11.0"),
+    Row(name="python-3.13-torch-2.15.0", python="3.13", torch="2.15.0"),
+)  # fmt: skip
 BY_NAME = {row.name: row for row in ROWS}

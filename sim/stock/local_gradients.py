@@ -51,14 +51,14 @@ class _Pass:
     before: dict[str, Any] = field(default_factory=dict)
     come: dict[str, Any] = field(default_factory=dict)
     place: str = ""
-    #: of a distributed pass: the context that gradients go to instead of the parameters
+    #: of a distributed pass: the context that gradients go to instead of the parameters, and those
+    #: that were in it when the pass began
     context: int | None = None
+    kept: dict[Tensor, Tensor] = field(default_factory=dict)
 
-    def gradient(self, parameter: Tensor) -> Tensor | None:
-        if self.context is None:
-            return parameter.grad
-        found: Tensor | None = get_gradients(self.context).get(parameter)
-        return found
+
+def _gradient(parameter: Tensor, context: int | None, of: dict[Tensor, Tensor]) -> Tensor | None:
+    return parameter.grad if context is None else of.get(parameter)
 
 
 def install(here: Here, modules: DdpModules) -> None:
@@ -123,11 +123,13 @@ class _LocalGradients:
                 return  # its end is not that of the pass
             self._pass.place = line_of(sys._getframe())
             # A distributed pass runs on threads of the engine, any other on that which has called it.
-            self._pass.context = None if frames_of_passes() else self._context
+            context = self._pass.context = None if frames_of_passes() else self._context
+            self._pass.kept = {} if context is None else get_gradients(context)
             _engine.queue_callback(partial(self._over, _CALLBACKS, self._pass))
         with without_modes(), torch.no_grad():
             if name not in self._pass.come:
-                self._pass.before[name] = _sample(self._pass.gradient(parameter), parameter)
+                had = _gradient(parameter, self._pass.context, self._pass.kept)
+                self._pass.before[name] = _sample(had, parameter)
                 self._pass.come[name] = 0
             self._pass.come[name] = self._pass.come[name] + _sample(gradients[0], parameter)
 
@@ -146,11 +148,12 @@ class _LocalGradients:
         # Of a rank whose loss depends on no parameter nobody hears: passes are matched by the collectives before.
         number = module.process_group._get_sequence_number_for_group()
         parts = {}
+        come = {} if about.context is None else get_gradients(about.context)
         with without_modes(), torch.no_grad():
             for name, before in about.before.items():
                 parameter = self._parameters[name]()
                 if parameter is not None:
-                    gradient = about.gradient(parameter)
+                    gradient = _gradient(parameter, about.context, come)
                     got = None if gradient is None else _sample(gradient, parameter)
                     own = before + about.come.get(name, 0)
                     parts[name] = Part(parameter.dtype, own, got)
