@@ -8,25 +8,23 @@ from squall.model.events.run import Run
 from squall.sim.scenario import Scenario
 from squall.sim.search.again import again
 from squall.sim.search.why import removed
-from squall.sim.search.why.always import hints, mixed_up, waiting_at
-from squall.sim.search.why.doing import Doing, called, doing, name
+from squall.sim.search.why.always import hints, waiting_at
+from squall.sim.search.why.doing import Doing, doing
 from squall.sim.search.why.faults import like
 from squall.sim.search.why.faults import told as fault_told
-from squall.sim.search.why.flipped import Flipped, flipped, told
+from squall.sim.search.why.flipped import flipped, told
 from squall.sim.search.why.marks import Mark, of_fault, of_step
+from squall.sim.search.why.order import SHOWN, Order, lines_of
 from squall.sim.search.why.search import RUN_S, Moment, Search
 from squall.sim.search.why.seen import Call
 from squall.sim.search.why.stuck import stuck
-from squall.sim.search.why.told import Line, Shown, Why
-from squall.sim.search.why.touched import Shared, Touch, both, by_name, touches, touching
+from squall.sim.search.why.told import Shown, Why
+from squall.sim.search.why.touched import Touch, by_name, touches
 from squall.sim.search.why.witness import Witness
-from squall.sim.world.places import NOWHERE, Place
 from squall.sim.world.steering import Path, Turn
 
 #: what is told of a failure that no order avoids
 _HINTS = 4
-#: calls that are shown of each run
-_SHOWN = 4
 
 #: what is wrong with a run, a line each
 Problems = Callable[[Run], list[str]]
@@ -142,7 +140,7 @@ class Telling:
             said, calls, places = fault_told(faults, self.witness, self.names)
             other = self._passing((Turn(moment.step, moment.tail),))
             self.marks = of_fault(faults[0], said[0], calls, self.witness, other)
-            same = like(calls[0], other)[:_SHOWN] if calls else []
+            same = like(calls[0], other)[:SHOWN] if calls else []
             changed = self._changed_twice(calls)
             if changed:
                 said.append(f"Each time it uses and changes {by_name(changed)}.")
@@ -150,14 +148,20 @@ class Telling:
             return Why(
                 verdict="fault",
                 said=said,
-                failing=self._lines(calls),
-                passing=self._lines(same),
+                failing=lines_of(calls, self.names),
+                passing=lines_of(same, self.names),
                 places=places,
             )
-        first = doing(self.witness, moment.step, self.names)
         if search.before is None:
-            return self._within(first, moment)
-        return self._order(first, search.before)
+            return self._within(doing(self.witness, moment.step, self.names), moment)
+        step, last = moment.step, search.before[-1].step - 1
+        other = self._passing(search.before, (last, last + 1))
+        order = Order(self.witness, other, step, last, self.names, is_deadlock=self._is_deadlock)
+        self.marks = [
+            of_step(what, at, own, self.witness, other)
+            for what, at, own in ((order.first, step, self.witness), (order.second, last, other))
+        ]
+        return order.why()
 
     def _changed_twice(self, calls: list[Call]) -> list[Touch]:
         """What a function changes that has run more than once."""
@@ -215,192 +219,3 @@ class Telling:
         places = [place for hint in found for place in hint.places]
         places += [error.place for error in self.witness.errors[:1]]
         return Why(verdict="always", said=said, places=list(dict.fromkeys(places)))
-
-    # -- the order of two steps -----------------------------------------------------------------
-
-    def _order(self, first: Doing, before: Path) -> Why:
-        assert self.search.moment is not None, "something passes"
-        step, last = self.search.moment.step, before[-1].step - 1
-        other = self._passing(before, (last, last + 1))
-        second = self._caused(doing(other, last, self.names), other, first)
-        self.marks = [
-            of_step(what, at, own, self.witness, other)
-            for what, at, own in ((first, step, self.witness), (second, last, other))
-        ]
-        between = self._earlier(first, second)
-        # Whoever goes on with another call has read with the one and writes with the other.
-        again = (
-            between is not None
-            and second.call is not None
-            and second.call.function == between.function
-        )
-        if between is not None and again and self._was_over_first(between, first, other):
-            within = called(between, self.names)
-            said = [f"{_upper(first.who)} {first.did} while {within} was not over."]
-            said.append(f"In runs that pass {within} was over first.")
-        elif between is not None:
-            here, whose = called(between, self.names).split(" of ", 1)
-            where = f" ({between.place})" if between.place.file else ""
-            said = [f"{_upper(first.who)} {first.did} between {here}{where} and {second.who}."]
-            if second.who == f"{here} of {whose}":
-                said = [f"{_upper(first.who)} {first.did} between two calls of {here} by {whose}."]
-        else:
-            said = [f"{_upper(first.who)} {first.did} before {second.who} {second.did}."]
-        if len(said) == 1:
-            said.append(f"In runs that pass {second.who} {second.did} first.")
-        places = [first.place, second.place, between.place if between else NOWHERE]
-        shared = None if self._is_deadlock else self._shared(first, step, second, other, last)
-        flip = self._flipped(step, other, shared, first, second)
-        if flip is not None:
-            said = told(flip, self.names)
-        elif shared is not None:
-            said.append(touching(shared))
-        shared = flip.shared if flip is not None else shared
-        if shared is not None:
-            places += [shared.first, shared.second] if flip is None else flip.places
-            earlier = self._looked(step, shared)
-            if earlier is not None:
-                said.append(
-                    f"What was read of it before, in `{earlier.function}` ({earlier}), is out of date then."
-                )
-                places.append(earlier)
-        mixed = mixed_up(self.witness, other, self.names)
-        if mixed is not None:
-            said = [mixed.text, "In runs that pass all come to the same line."]
-            places = [*mixed.places]
-        tasks = {each.call.task: each.call.src for each in (first, second) if each.call is not None}
-        return Why(
-            verdict="order",
-            said=said,
-            failing=self._lines(self._around(self.witness, first, second, between, tasks)),
-            passing=self._lines(self._around(other, first, second, between, tasks)),
-            places=list(dict.fromkeys(place for place in places if place.file)),
-        )
-
-    def _flipped(
-        self, step: int, other: Witness, shared: Shared | None, first: Doing, second: Doing
-    ) -> Flipped | None:
-        """Which lines came in another order, where no calls tell that better."""
-        if self._is_deadlock or self._calls_tell(shared, first, second):
-            return None
-        found = flipped(self.witness, other, step)
-        if found is None and shared is not None:
-            return Flipped(shared, first.worker, second.worker, first.call, second.call)
-        return found
-
-    def _calls_tell(self, shared: Shared | None, first: Doing, second: Doing) -> bool:
-        """Whether one of them is a call, and it is the order of these two that differs: both touch the same, or are at
-        least on one worker, and where it fails the second does not come first as well."""
-        if "runs" not in (first.kind, second.kind):
-            return False
-        if shared is None and first.worker != second.worker:
-            return False
-        ran = None if second.call is None else self.witness.calls.get(second.call.key)
-        return second.kind != "runs" or ran is None or not 0 <= ran.began < first.event
-
-    def _caused(self, second: Doing, other: Witness, first: Doing) -> Doing:
-        """What a message of squall's own protocol sets off, where that is a function of the user's."""
-        if second.kind in ("thread", "timeout") or (
-            second.call is not None and second.call.function
-        ):
-            return second
-        mine = None if first.call is None else other.calls.get((first.call.src, first.call.id))
-        for call in other.on(second.worker):
-            if call.began < second.event or not call.is_users or call is mine:
-                continue
-            if mine is None or mine.began < 0 or call.began < mine.began:
-                did = f"ran on {name(call.dst, self.names)}"
-                return Doing(
-                    "runs", call.dst, called(call, self.names), did, call.began, call, call.place
-                )
-        return second
-
-    def _shared(
-        self, first: Doing, step: int, second: Doing, other: Witness, last: int
-    ) -> Shared | None:
-        """What both touch: of the first in the failing run, of the second in the one that passes."""
-        return both(
-            touches(self.witness.acts(step), self.witness.lines),
-            touches(other.acts(last), other.lines),
-            stores=first.worker != second.worker,
-        )
-
-    def _looked(self, step: int, shared: Shared) -> Place | None:
-        """Where the task that goes on with the first step had read what both touch, before it waited."""
-        witness = self.witness
-        seen = touches(witness.before(witness.acts(step)), witness.lines)
-        found = [
-            each.place
-            for each in seen
-            if (each.kind, each.name) == (shared.kind, shared.name) and not each.writes
-        ]
-        return found[-1] if found else None
-
-    def _earlier(self, first: Doing, second: Doing) -> Call | None:
-        """What the caller of ``second`` had called there last, before ``first``."""
-        if first.kind != "runs" or second.kind != "runs" or second.call is None:
-            return None
-        if (
-            first.worker != second.worker
-            or first.call is None
-            or first.call.task == second.call.task
-        ):
-            return None
-        mine = [
-            call
-            for call in self.witness.on(first.worker)
-            if (call.src, call.task) == (second.call.src, second.call.task)
-            and call.began < first.call.began
-            and call.is_users
-        ]
-        return mine[-1] if mine else None
-
-    def _was_over_first(self, call: Call, first: Doing, other: Witness) -> bool:
-        """Whether a call was not over when ``first`` happened, but is where the run passes."""
-        there = other.calls.get(call.key)
-        mine = None if first.call is None else other.calls.get(first.call.key)
-        if 0 <= call.ended < first.event or there is None or mine is None:
-            return False
-        return 0 <= there.ended < mine.began
-
-    def _around(
-        self,
-        witness: Witness,
-        first: Doing,
-        second: Doing,
-        between: Call | None,
-        tasks: Mapping[int, int],
-    ) -> list[Call]:
-        """The calls of the same callers on these workers, from the one before to the ones after."""
-        workers = {first.worker, second.worker}
-        found = [
-            call
-            for worker in sorted(workers)
-            for call in witness.on(worker)
-            if call.is_users and tasks.get(call.task) == call.src
-        ]
-        found.sort(key=lambda call: call.began)
-        before = None if between is None else witness.calls.get((between.src, between.id))
-        start = first.event if before is None else before.began
-        found = [call for call in found if call.began >= start]
-        shown = found[:_SHOWN]
-        mine = None if first.call is None else (first.call.src, first.call.id)
-        late = [call for call in found[_SHOWN:] if (call.src, call.id) == mine]
-        return [*shown[:-1], late[0]] if late else shown
-
-    def _lines(self, calls: list[Call]) -> list[Line]:
-        return [
-            Line(
-                name(call.dst, self.names),
-                name(call.src, self.names),
-                call.said,
-                call.result,
-                str(call.place),
-            )
-            for call in calls
-        ]
-
-
-def _upper(text: str) -> str:
-    """A phrase at the beginning of a sentence; names stay as they are."""
-    return text[:1].upper() + text[1:] if text.startswith(("the ", "a ", "thread ")) else text
