@@ -28,7 +28,8 @@ READERS := $(VENV)/.readers
 # what everything else here runs on
 PINNED := torch==2.13.0
 
-# Processes that pytest runs the suite in.
+# How much runs at the same time: as many processes as there are processors; of the suite one more, since
+# tests wait for each other's processes and for clocks.
 JOBS ?= auto
 # How long `make stress` goes on.
 SECONDS ?= 60
@@ -52,7 +53,7 @@ test test-deep: export MALLOC_ARENA_MAX = 2
 test test-deep: export MALLOC_MMAP_THRESHOLD_ = 65536
 test test-deep: export MALLOC_TRIM_THRESHOLD_ = 131072
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -q -n $(if $(filter auto,$(JOBS)),$(shell expr $$(nproc) + 1),$(JOBS)) --dist worksteal $(ARGS)
 
 test-deep: $(INSTALLED)
 	$(BIN)/python -m squall.properties.support.deep --shard "$(SHARD)" --on $(ON) --jobs $(JOBS) $(ARGS)

@@ -29,7 +29,7 @@ TIERS: tuple[Tier, ...] = ("quick", "deep", "all")
 #: where there is no commit, in a copy of the files for instance
 NO_COMMIT = "none"
 #: seconds of CPU that the tier quick has for tests which are known to take long
-BUDGET_S = 180.0
+BUDGET_S = 120.0
 #: how many of them the tier quick has, which no marker can say
 NOTEBOOKS = 2
 MARKERS = (
