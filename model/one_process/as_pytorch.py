@@ -7,8 +7,7 @@ Three references compute a program in one process:
 - :func:`interpret_locally` leaves ``.grad`` to PyTorch, as plain ``loss.backward()`` does. Two
   leaves may then have one gradient (pytorch/pytorch#34082).
 - :func:`interpret_as_pytorch` sends tensors as messages, and accumulates in a context by the rules
-  of torch/csrc/distributed/autograd/context/context.cpp. PyTorch's engine follows it, exactly.
-  Each rule that differs from mathematics is one of :class:`Ways`, and can be followed or not.
+  of torch/csrc/distributed/autograd/context/context.cpp: two leaves may have one gradient, on one worker.
 """
 
 from __future__ import annotations
@@ -23,29 +22,8 @@ from torch import Tensor
 from squall.model.one_process.interpreter import Interpreter
 from squall.model.one_process.outcome import Gradients, Outcome, StepOutcome
 from squall.model.program.kind import Value
-from squall.model.program.operations import PlantedError, compute, join, planted
+from squall.model.program.operations import PlantedError, compute, join
 from squall.model.program.program import REFERENCE_CALLS, Op, Program, Step
-
-
-class Ways(NamedTuple):
-    """Which of PyTorch's own ways are followed.
-
-    ``shared``: the first gradient of a leaf is taken over, not copied, also where it is a view of a
-    tensor that another leaf has taken over: what is added to one is then added to both. Plain local
-    use does the same. ``sparse_first``: a dense gradient that comes after a sparse one is lost.
-    ``one_type``: tensors of one message that share a storage arrive with the type of the first.
-    ``unrecorded``: operations (trainer, step, number) whose call records nothing: what comes back
-    requires grad and leads nowhere.
-    """
-
-    shared: bool = True
-    sparse_first: bool = False
-    one_type: bool = False
-    unrecorded: frozenset[tuple[int, int, int]] = frozenset()
-
-
-#: what local use has too
-LOCAL_WAYS = Ways()
 
 
 def interpret_locally(program: Program) -> Outcome:
@@ -53,10 +31,11 @@ def interpret_locally(program: Program) -> Outcome:
     return _Local(program).run()
 
 
-def interpret_as_pytorch(program: Program, ways: Ways = LOCAL_WAYS) -> Outcome:
-    """Run a program as PyTorch's workers do that follow these ways. Roots and values are those of
-    one process. What came back of calls that record nothing are leaves too, numbered from -1 down."""
-    return _AsPyTorch(program, ways).run()
+def interpret_as_pytorch(program: Program, *, shared: bool = True) -> Outcome:
+    """Run a program as PyTorch's workers do. Roots and values are those of one process. ``shared``: the first gradient
+    of a leaf is taken over, not copied, also where it is a view of a tensor that another leaf has taken over: what is
+    added to one is then added to both. Plain local use does the same."""
+    return _AsPyTorch(program, shared).run()
 
 
 class _Local(Interpreter):
@@ -72,18 +51,17 @@ class _Travel(torch.autograd.Function):
     """A message: copies of tensors, and of their gradients on the way back."""
 
     @staticmethod
-    def forward(ctx: Any, one_type: bool, *tensors: Tensor) -> tuple[Tensor, ...]:
-        ctx.one_type = one_type
+    def forward(ctx: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
         return tuple(tensor.detach().clone() for tensor in tensors)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        return (None, *_copied(grads, ctx.one_type))
+        return tuple(_copied(grads))
 
 
-def _copied(tensors: Sequence[Tensor], one_type: bool) -> list[Tensor]:
+def _copied(tensors: Sequence[Tensor]) -> list[Tensor]:
     """Copies that share storages where the tensors do."""
-    storages: dict[int, tuple[Any, torch.dtype]] = {}
+    storages: dict[int, Any] = {}
     copies = []
     for tensor in tensors:
         if tensor.layout != torch.strided:
@@ -92,9 +70,8 @@ def _copied(tensors: Sequence[Tensor], one_type: bool) -> list[Tensor]:
         tensor = tensor.resolve_conj().resolve_neg()
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in storages:
-            storages[storage.data_ptr()] = (storage.clone(), tensor.dtype)
-        copy, first = storages[storage.data_ptr()]
-        empty = torch.empty(0, dtype=first if one_type else tensor.dtype)
+            storages[storage.data_ptr()] = storage.clone()
+        copy, empty = storages[storage.data_ptr()], torch.empty(0, dtype=tensor.dtype)
         copies.append(empty.set_(copy, tensor.storage_offset(), tensor.shape, tensor.stride()))
     return copies
 
@@ -109,16 +86,14 @@ class _Made(NamedTuple):
 class _AsPyTorch(Interpreter):
     """Follows :class:`squall.model.one_process.flow.Flow`, with tensors."""
 
-    def __init__(self, program: Program, ways: Ways) -> None:
+    def __init__(self, program: Program, shared: bool) -> None:
         super().__init__(program)
-        self.ways = ways
+        self._shared = shared
         self._where = (0, 0)
         self._made: list[_Made] = []
         #: by value: as the trainer has it
         self._fetched: dict[int, tuple[Tensor, ...]] = {}
         self._grads: Gradients = {}
-        #: what came back of calls that record nothing: leaves that nobody knows
-        self._strays: list[Tensor] = []
 
     def _attempt(self, trainer: int, number: int, step: Step, *, faults: bool) -> StepOutcome:
         self._where = (trainer, number)
@@ -126,7 +101,7 @@ class _AsPyTorch(Interpreter):
             _Made(leaf.owner, (tensor,))
             for leaf, tensor in zip(self.program.leaves, self.leaves, strict=True)
         ]
-        self._fetched, self._grads, self._strays = {}, {}, []
+        self._fetched, self._grads = {}, {}
         return super()._attempt(trainer, number, step, faults=faults)
 
     @property
@@ -173,10 +148,6 @@ class _AsPyTorch(Interpreter):
         with nullcontext() if op.grad == "on" else torch.no_grad():
             out = compute(op, inputs, text=text)
         results = list(out) if isinstance(out, tuple) else [out]
-        if (*self._where, index) in self.ways.unrecorded:
-            results = [each.detach().requires_grad_(each.requires_grad) for each in results]
-            self._strays += [each for each in results if each.requires_grad]
-            path = path[:1]
         place = worker if call in REFERENCE_CALLS else home
         if call not in REFERENCE_CALLS:
             for hop in range(len(path) - 1, 0, -1):
@@ -199,7 +170,7 @@ class _AsPyTorch(Interpreter):
     def _send(self, tensors: Sequence[Tensor], *, recorded: bool) -> list[Tensor]:
         if not recorded or not any(tensor.requires_grad for tensor in tensors):
             return [tensor.detach().clone() for tensor in tensors]
-        copies = _Travel.apply(self.ways.one_type, *tensors)  # type: ignore[no-untyped-call]
+        copies = _Travel.apply(*tensors)  # type: ignore[no-untyped-call]
         return [
             copy if tensor.requires_grad else copy.detach()
             for tensor, copy in zip(tensors, copies, strict=True)
@@ -211,7 +182,6 @@ class _AsPyTorch(Interpreter):
         self, step: Step, values: list[Value], outcome: StepOutcome, predicted: list[list[str]]
     ) -> None:
         first = 0
-        predicted = [self._reached(step, texts) for texts in predicted]
         for backward in step.backwards:
             at = [len(self._made) - back for back in backward.roots]
             if backward.where == "rref":
@@ -245,18 +215,8 @@ class _AsPyTorch(Interpreter):
             grad = self._grads.get(number)
             leaf.grad = None if grad is None else grad.clone()
 
-    def _reached(self, step: Step, texts: list[str]) -> list[str]:
-        """Without the errors of operations whose call records nothing: no gradient comes there."""
-        cut = {
-            planted(op.fault, *self._where, number)
-            for number, op in enumerate(step.ops)
-            if op.fault is not None and (*self._where, number) in self.ways.unrecorded
-        }
-        return [text for text in texts if text not in cut]
-
     def _pass(self, roots: list[Tensor], retain: bool) -> None:
         leaves = {n: leaf for n, leaf in enumerate(self.leaves) if leaf.requires_grad}
-        leaves |= {-1 - n: stray for n, stray in enumerate(self._strays)}
         grads: Sequence[Tensor | None] = torch.autograd.grad(
             roots,
             list(leaves.values()),
@@ -267,7 +227,7 @@ class _AsPyTorch(Interpreter):
         for (number, leaf), grad in zip(leaves.items(), grads, strict=True):
             if grad is None:
                 continue
-            hooks = self.program.leaves[number].hooks if number >= 0 else ()
+            hooks = self.program.leaves[number].hooks
             if "accumulate_pre" in hooks:
                 grad = grad * 2 ** hooks.count("accumulate_pre")
             alone = sum(other is grad for other in grads) == 1
@@ -280,12 +240,11 @@ class _AsPyTorch(Interpreter):
         if old is None:
             if new.layout != torch.strided:
                 self._grads[number] = new.detach().clone()
-            elif self.ways.shared and alone and new.stride() == leaf.stride():
+            elif self._shared and alone and new.stride() == leaf.stride():
                 self._grads[number] = new.detach()
             else:
                 self._grads[number] = torch.empty_like(leaf, dtype=new.dtype).copy_(new)
         elif old.is_sparse and not new.is_sparse:
-            if not self.ways.sparse_first:
-                self._grads[number] = new + old
+            self._grads[number] = new + old
         else:
             old += new

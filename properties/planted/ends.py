@@ -105,7 +105,7 @@ MUTANTS = (
         origin="blind",
         wrong="the call of a proxy that had to ask for the type is recorded under no_grad",
         place="rpc.rref_proxy:_invoke_rpc",
-        old="with torch.set_grad_enabled(grad_enabled), on_streams(streams):",
-        new="with on_streams(streams):",
+        old="with torch.set_grad_enabled(grad_enabled), on_streams(streams), profiled:",
+        new="with on_streams(streams), profiled:",
     ),
 )

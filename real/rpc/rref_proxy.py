@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Protocol, cast
 
 import torch
@@ -12,6 +13,7 @@ from squall.real.process import devices_of
 from squall.real.rpc.calls import rpc_async
 from squall.real.rpc.constants import UNSET_RPC_TIMEOUT
 from squall.real.rpc.functions import async_execution
+from squall.real.rpc.profiling import profiler_of
 from squall.real.rpc.rref import OwnerRRef, UserRRef
 from squall.real.rpc.serialization import capture_exception
 from squall.real.rpc.wire_names import label_module
@@ -103,7 +105,8 @@ def _invoke_rpc(
     result: Future[Any] = Future(what=f"{func_name} of {rref!r}")
     # What the arguments are made on: the call waits for it, whichever task makes it.
     streams = tuple(current_streams().values()) if devices_of(current_worker()) else ()
-    context_id, grad_enabled = current_task().autograd_context_id, torch.is_grad_enabled()
+    caller, grad_enabled = current_task(), torch.is_grad_enabled()
+    context_id, profiler = caller.autograd_context_id, profiler_of(caller)
 
     def then_call(done: Future[type]) -> None:
         # Often on the task that brought the type. In torch a call made there belongs to no
@@ -111,7 +114,8 @@ def _invoke_rpc(
         task = current_task()
         before, task.autograd_context_id = task.autograd_context_id, context_id
         try:
-            with torch.set_grad_enabled(grad_enabled), on_streams(streams):
+            profiled = nullcontext() if profiler is None else profiler.here()
+            with torch.set_grad_enabled(grad_enabled), on_streams(streams), profiled:
                 outcome = call(done.value())
         except Exception as error:
             result.try_fail(error)

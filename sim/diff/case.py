@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
-from squall.model.one_process.as_pytorch import Ways, interpret_as_pytorch
-from squall.model.one_process.flow import GRAD, Flow, Planted, Sent, forecast
-from squall.model.one_process.outcome import Gradients, Outcome, StepOutcome
+from squall.model.one_process.flow import Sent, flow_of, forecast
+from squall.model.one_process.outcome import Outcome
 from squall.model.program.acts.act import Act, every
 from squall.model.program.compare import compare, to_dense
 from squall.model.program.operations import planted
@@ -30,16 +28,12 @@ from squall.sim.diff.facts import (
     Place,
     value_of,
 )
-from squall.sim.diff.tensors import tensors_differ, tolerance_of
+from squall.sim.diff.tensors import tolerance_of
 from squall.sim.scenario import World
 
 Key = tuple[int, int]
 #: what the port says of gradients that come after their pass has failed
 PASS_IS_OVER = "belong to is over"
-#: requests that run a function or fetch a value, in a context or outside of one
-_CALLS = ("CALL", "REMOTE_CALL", "RREF_FETCH_CALL", "FORWARD_AUTOGRAD_REQ")
-#: how many subsets of operations that may record nothing are tried at most
-_MOST_SUBSETS = 32
 #: stories in which something is to fail
 FAILING = frozenset(
     {
@@ -69,21 +63,6 @@ def bare_text(text: str) -> str:
     )
 
 
-def gradients_differ(expected: Tensor | None, found: Tensor | None) -> bool:
-    """Whether two gradients of a leaf do; None is that there is none."""
-    if expected is None and found is None:
-        return False
-    return tensors_differ(("gradient",), expected, found) is not None
-
-
-class Guess(NamedTuple):
-    """What a step comes to if PyTorch follows some of its own ways."""
-
-    rule: str
-    ways: Ways
-    step: StepOutcome
-
-
 class Case:
     """One scenario, as rules see it."""
 
@@ -93,6 +72,7 @@ class Case:
         expected: Outcome,
         port: Facts,
         torch: Facts,
+        without: Facts,
         open_from: Mapping[Key, int],
         *,
         world: World,
@@ -104,10 +84,10 @@ class Case:
         self.open_from = open_from
         self.program = program
         self.expected = expected
+        #: that with torch's quirks, and where they make a difference what it comes to without them
         self.port = port
+        self.without = without
         self.torch = torch
-        self._fitting: dict[Key, list[Guess]] = {}
-        self._outcomes: dict[Ways, Outcome] = {}
 
     # -- what the program says ----------------------------------------------------------------
 
@@ -150,19 +130,6 @@ class Case:
         updates = sum(each.steps * len(each.trainers) + 2 for each in step.updates)
         return chains + cargoes + updates
 
-    def by_async_proxy(self, key: Key) -> int:
-        """Those of them that ``rpc_async()`` of a helper makes."""
-        step = self.step(key)
-        chains = sum(
-            (chain.ending == "proxy_async") + sum(link.kind == "store" for link in chain.links)
-            for chain in step.chains
-        )
-        cargoes = sum(cargo.call == "proxy_async" for cargo in step.cargoes)
-        updates = sum(
-            each.steps * len(each.trainers) for each in step.updates if each.ledger == "async"
-        )
-        return chains + cargoes + updates
-
     def story(self, place: Place) -> Story:
         return self.step((place[1], place[2])).stories[place[3]]
 
@@ -202,16 +169,6 @@ class Case:
             for facts in self._both
         )
         return int(ours - theirs)
-
-    @cached_property
-    def same_calls(self) -> bool:
-        """Whether both engines make as many calls, those in contexts and those outside of them taken
-        together. Where a step ends otherwise in torch nobody can say, and it is taken for granted."""
-        ended_otherwise = any(
-            place[0] == "outcome" and self.torch.get(place) != end
-            for place, end in self.port.items()
-        )
-        return ended_otherwise or sum(map(self.requests, _CALLS)) == 0
 
     def trace(self, *place: Any) -> int:
         """How often torch did what a rule asks for (sim/diff/traces.py)."""
@@ -277,7 +234,7 @@ class Case:
         """Whether the port's side is what one process comes to, so far as that says: no rule
         excuses the port."""
         kind, *rest = difference.place
-        ours = difference.ours
+        ours = self.without.get(difference.place, difference.ours)
         if kind in ("left", "death", "torn"):
             return bool(ours == ABSENT[kind])
         if kind in ("unanswered", "replies"):
@@ -319,9 +276,21 @@ class Case:
             return not self._differs(grads.get(leaf), ours)
         return kind != "root" or not self._differs(step.roots.get(rest[2]), ours)
 
+    def gradient_messages(self, key: Key) -> int:
+        """How many messages with gradients all passes of a step send."""
+        step = self.step(key)
+        flow = flow_of(self.program, key[0], step)
+        sent = sum(1 << bit for bit, mark in enumerate(flow.marks, 1) if isinstance(mark, Sent))
+        return sum(
+            backward.times * (flow.fed(backward)[1] & sent).bit_count()
+            for backward in step.backwards
+        )
+
     def _waits_on_port(self, trainer: int) -> bool:
         return any(
-            place[0] == "outcome" and place[1] == trainer and value == NO_END
+            place[0] == "outcome"
+            and place[1] == trainer
+            and self.without.get(place, value) == NO_END
             for place, value in self.port.items()
         )
 
@@ -344,137 +313,6 @@ class Case:
         if expected.dtype != ours.dtype or expected.layout != ours.layout:
             return True
         return compare(ours, expected, tolerance=tolerance_of(ours)).complaint is not None
-
-    # -- predictions --------------------------------------------------------------------------
-
-    def guess(self, key: Key) -> Guess | None:
-        """The first of PyTorch's ways with which all gradients of a step come to what torch has."""
-        return next(iter(self.fitting(key)), None)
-
-    def fitting(self, key: Key) -> list[Guess]:
-        """All of PyTorch's ways with which they do."""
-        if key not in self._fitting:
-            self._fitting[key] = [each for each in self._all(key) if self._fits(key, each)]
-        return self._fitting[key]
-
-    def _fits(self, key: Key, guess: Guess) -> bool:
-        number = 0
-        for number, expected in enumerate(guess.step.passes):
-            found = self.gradients(key, number)
-            for leaf in {**expected, **found}:
-                if leaf >= 0 and gradients_differ(expected.get(leaf), found.get(leaf)):
-                    return False
-        return not self.gradients(key, number + 1)
-
-    def found(self, key: Key) -> Guess | None:
-        """What :meth:`guess` has found, if it was asked."""
-        return next(iter(self._fitting.get(key, ())), None)
-
-    def earlier(self, key: Key | None) -> list[Key]:
-        """The steps of its trainer before this one; all steps for None."""
-        return [e for e in self.keys if key is None or (e[0] == key[0] and e[1] < key[1])]
-
-    def ways_until(self, key: Key | None) -> Ways:
-        """Those of PyTorch's ways by which the steps :meth:`earlier` came to what torch has."""
-        ways = Ways()
-        for each in self.earlier(key):
-            guess = self.guess(each)
-            if guess is not None:
-                ways = guess.ways._replace(unrecorded=ways.unrecorded | guess.ways.unrecorded)
-        return ways
-
-    def unrecorded(self, key: Key) -> list[frozenset[tuple[int, int, int]]]:
-        """Sets of operations whose calls may record nothing, none first. A call by the helper of a
-        reference whose type is known is recorded, so it may be any of them."""
-        all = [(*key, n) for n, op in enumerate(self.step(key).ops) if op.call == "helper_async"]
-        sets = [frozenset(c) for size in range(len(all) + 1) for c in combinations(all, size)]
-        return sets[:_MOST_SUBSETS]
-
-    def _all(self, key: Key) -> Iterator[Guess]:
-        ways = (
-            ("gradient-stolen", Ways()),
-            ("sparse-then-dense", Ways(sparse_first=True)),
-            ("storage-of-two-types", Ways(one_type=True)),
-            ("sparse-then-dense", Ways(sparse_first=True, one_type=True)),
-        )
-        before = self.ways_until(key).unrecorded
-        for unrecorded in self.unrecorded(key):
-            for rule, way in ways:
-                name = "async-helper-without-context" if unrecorded else rule
-                chosen = way._replace(unrecorded=before | unrecorded)
-                step = self.outcome(chosen).steps[key]
-                yield Guess(name, way._replace(unrecorded=unrecorded), step)
-
-    def outcome(self, ways: Ways) -> Outcome:
-        """What the whole program comes to with these of PyTorch's ways."""
-        if ways not in self._outcomes:
-            self._outcomes[ways] = interpret_as_pytorch(self.program, ways)
-        return self._outcomes[ways]
-
-    def torch_flow(self, key: Key, unrecorded: frozenset[tuple[int, int, int]]) -> Flow:
-        """The flow of a step in which these calls record nothing, and in which what is called
-        under ``no_grad`` records its answer, although its caller does not."""
-        return _TorchFlow(
-            self.home(key),
-            [(leaf.owner, leaf.requires_grad) for leaf in self.program.leaves],
-            {number for *_, number in unrecorded},
-        ).run(self.step(key))
-
-    def backward_requests(self, key: Key, unrecorded: frozenset[tuple[int, int, int]]) -> int:
-        """How many messages with gradients all passes of a step send, if these calls record
-        nothing."""
-        flow = self.torch_flow(key, unrecorded)
-        sent = sum(1 << bit for bit, mark in enumerate(flow.marks, 1) if isinstance(mark, Sent))
-        return sum(
-            backward.times * (flow.fed(backward)[1] & sent).bit_count()
-            for backward in self.step(key).backwards
-        )
-
-    def torch_waits(self, key: Key) -> bool:
-        """Whether a pass of the step waits in torch for gradients that nobody sends."""
-        for unrecorded in self.unrecorded(key):
-            flow = self.torch_flow(key, unrecorded)
-            if any(flow.backward(backward).unfed for backward in self.step(key).backwards):
-                return True
-        return False
-
-    def gradients(self, key: Key, number: int) -> Gradients:
-        """All gradients of torch after a pass, those of leaves that nobody knows left out."""
-        return {
-            place[4]: value
-            for place, value in self.torch.items()
-            if place[0] == "gradient" and place[1:4] == (*key, number) and place[4] >= 0
-        }
-
-
-class _TorchFlow(Flow):
-    """:class:`Flow`, as torch records."""
-
-    def __init__(self, home: int, leaves: list[tuple[int, bool]], unrecorded: set[int]) -> None:
-        super().__init__(home, leaves)
-        self._unrecorded = unrecorded
-
-    def run(self, step: Step) -> _TorchFlow:
-        for number, op in enumerate(step.ops):
-            before = len(self.marks)
-            self.add(op)
-            made = self.values[-1]
-            if number in self._unrecorded:
-                # What its messages marked is not there, and nothing leads past the result.
-                for at in range(before, len(self.marks)):
-                    if isinstance(self.marks[at], Sent):
-                        self.marks[at] = Planted(-1)
-                grad = [GRAD if state else 0 for state in made.states]
-                made.states = grad
-                made.here = None if made.here is None else grad
-            elif op.grad == "off_at_caller" and op.call != "local" and self._answers(op):
-                self._mark(Sent(op.worker, self.home, "result", number))
-        return self
-
-    def _answers(self, op: Op) -> bool:
-        """Whether what is computed there requires grad."""
-        there = len(self.values) - 1
-        return any(self.values[there - input.back].states[input.output] for input in op.inputs)
 
 
 Predicts = Callable[[Case, Difference], bool]

@@ -1,12 +1,13 @@
 """One scenario on both engines and in one process, and how the results differ.
 
-:func:`results_of` runs it, :func:`compare_results` compares, fact by fact (sim/diff/facts.py). A
-difference that sim/diff/rules.py predicts carries the name of its rule.
+:func:`results_of` runs it, :func:`compare_results` compares, fact by fact (sim/diff/facts.py), what torch
+came to with the port that has torch's quirks (sim/diff/quirks.py). Where the port without them came to something
+else, that is a difference with the name of the quirk; one that sim/diff/rules.py predicts has that of its rule.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,11 +19,12 @@ from squall.model.program.compare import compare
 from squall.model.program.program import Program
 from squall.sim.diff.case import Case
 from squall.sim.diff.difference import Difference
-from squall.sim.diff.facts import Facts, Place, ending, facts_of, step_of, value_of
+from squall.sim.diff.facts import ENDS, Facts, Place, ending, facts_of, step_of, value_of
+from squall.sim.diff.quirks import QUIRKS, Quirk, applied
 from squall.sim.diff.rules import with_rules
 from squall.sim.diff.tensors import tensors_differ
 from squall.sim.diff.traces import TRACES
-from squall.sim.diff.undefined import defined, open_from
+from squall.sim.diff.undefined import defined, is_defined, open_from
 from squall.sim.faults.plan import Schedule
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.engines import ENGINES
@@ -54,14 +56,16 @@ _ORDER = (
 
 @dataclass
 class Results:
-    """What a scenario came to in one process, on the port and in torch. ``open_from``: the passes
-    from which on a step is not compared (sim/diff/undefined.py)."""
+    """What a scenario came to in one process, on the port with torch's quirks and in torch. ``without``: where the
+    port without them came to something else, that, and the quirk that makes the difference. ``open_from``:
+    the passes from which on a step is not compared (sim/diff/undefined.py)."""
 
     scenario: Scenario
     program: Program
     expected: Outcome
     port: Facts
     torch: Facts
+    without: dict[Place, tuple[Any, str]] = field(default_factory=dict)
     open_from: dict[tuple[int, int], int] = field(default_factory=dict)
     messages: int = 0
     digest: str = ""
@@ -99,17 +103,48 @@ def results_of(scenario: Scenario) -> Results:
     scenario = scenario.in_world(faults=plan, skip_handshakes=False)
     expected = interpret(program)
     native = ENGINES["torch"].run(scenario)
-    port = ENGINES["port"].run(scenario)
-    ours, theirs = facts_of(program, port), facts_of(program, native)
+    plain, ours, theirs = on_port(scenario, ()), on_port(scenario), facts_of(program, native)
+    undefined = open_from(program, ours, theirs)
+    without = _without(scenario, plain, ours)
     return Results(
         scenario,
         program,
         expected,
         *defined(program, ours, theirs),
-        open_from=open_from(program, ours, theirs),
+        without={place: each for place, each in without.items() if is_defined(undefined, place)},
+        open_from=undefined,
         messages=sum(native.messages.values()),
         digest=native.digest,
     )
+
+
+def on_port(scenario: Scenario, quirks: Sequence[Quirk] = QUIRKS) -> Facts:
+    """What a scenario comes to on the port with these quirks."""
+    assert scenario.program is not None
+    with applied(quirks):
+        return facts_of(scenario.program, ENGINES["port"].run(scenario))
+
+
+def _without(scenario: Scenario, plain: Facts, ours: Facts) -> dict[Place, tuple[Any, str]]:
+    """What the port comes to without the quirks, and which it is: one without which that fact is another one."""
+    changed = _changed(plain, ours)
+    if not changed:
+        return {}
+    found: dict[Place, str] = {}
+    names = []
+    for quirk in QUIRKS:
+        others = on_port(scenario, [each for each in QUIRKS if each is not quirk])
+        if places := _changed(others, ours):
+            names.append(quirk.name)
+            for place in places:
+                found.setdefault(place, quirk.name)
+    rest = names[0] if names else QUIRKS[0].name
+    return {place: (value_of(plain, place), found.get(place, rest)) for place in changed}
+
+
+def _changed(before: Facts, after: Facts) -> list[Place]:
+    places = (place for place in {**before, **after} if place[0] not in TRACES)
+    return [p for p in places if _complaint(p, value_of(before, p), value_of(after, p)) is not None]
 
 
 def compare_engines(scenario: Scenario) -> Comparison:
@@ -128,6 +163,7 @@ def compare_results(results: Results) -> Comparison:
                 results.expected,
                 results.port,
                 results.torch,
+                {place: value for place, (value, _) in results.without.items()},
                 results.open_from,
                 world=results.scenario.world,
             ),
@@ -140,22 +176,29 @@ def compare_results(results: Results) -> Comparison:
 
 
 def _differences(results: Results) -> Iterator[Difference]:
-    ours, theirs = results.port, results.torch
-    places = {**ours, **theirs}
+    ours, theirs, without = results.port, results.torch, results.without
+    places = {**ours, **theirs, **without}
     for place in sorted((place for place in places if place[0] not in TRACES), key=_sort_key):
-        one, other = value_of(ours, place), value_of(theirs, place)
-        said = ""
-        if isinstance(one, Tensor) or isinstance(other, Tensor):
-            complaint = tensors_differ(place, one, other)
-            if complaint is None:
-                continue
-            said = complaint
-        elif place == ("hang",):
-            if (one == "ends") == (other == "ends"):
-                continue
-        elif one == other or (place[0] == "story" and one.strip() == other.strip()):
-            continue
-        yield Difference(place, one, other, said, _reference(results.expected, place, one))
+        other, rule = value_of(theirs, place), None
+        one = value_of(ours, place)
+        said = _complaint(place, one, other)
+        if said is None and place in without:  # with the quirk the port does the same
+            one, rule = without[place]
+            said = _complaint(place, one, other)
+        if said is not None:
+            reference = _reference(results.expected, place, one)
+            yield Difference(place, one, other, said, reference, rule)
+
+
+def _complaint(place: Place, one: Any, other: Any) -> str | None:
+    """How two facts differ, as far as that has to be said; None if they do not."""
+    if isinstance(one, Tensor) or isinstance(other, Tensor):
+        return tensors_differ(place, one, other)
+    if place == ("hang",):
+        same = (one == ENDS) == (other == ENDS)
+    else:
+        same = one == other or (place[0] == "story" and one.strip() == other.strip())
+    return None if same else ""
 
 
 def _sort_key(place: Place) -> tuple[Any, ...]:

@@ -61,14 +61,17 @@ _SAME_ERROR = (
 
 def with_rules(case: Case, differences: Sequence[Difference]) -> list[Difference]:
     """The differences, each with the rule that predicts it, if there is one."""
+    # What a quirk makes is exact: nothing follows from it.
+    quirks = [each for each in differences if each.rule is not None]
     found = []
     for difference in differences:
-        rule = None
-        if case.port_is_right(difference):
+        if difference.rule is None and case.port_is_right(difference):
             rule = next((r.name for r in RULES if r.predicts(case, difference)), None)
             rule = rule or told_on_torch(case, difference)
-        found.append(replace(difference, rule=rule))
-    return [
+            found.append(replace(difference, rule=rule))
+        elif difference.rule is None:
+            found.append(difference)
+    return quirks + [
         _following(case, each, found) if each.rule is None and case.port_is_right(each) else each
         for each in found
     ]

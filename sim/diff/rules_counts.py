@@ -7,8 +7,7 @@ from typing import Any
 
 from squall.model.one_process.flow import forecast
 from squall.model.program.acts.act import every
-from squall.model.program.program import HELPER_CALLS, Op
-from squall.model.program.stories import numbers_of
+from squall.model.program.program import Op
 from squall.sim.diff.case import Case, Key
 from squall.sim.diff.difference import Difference
 from squall.sim.diff.facts import A_VALUE, NO_END, Facts, value_of
@@ -30,7 +29,7 @@ _BY_STORY: dict[str, tuple[Range, ...]] = {
     "overtaken pass": (*_PASS_OF_A_STORY, (("requests", _BACKWARD), (-1, -1))),
     "second pass": _PASS_OF_A_STORY,
     "released by a hook": _PASS_OF_A_STORY,
-    "released meanwhile": (*_PASS_OF_A_STORY, (("refused", _FORWARD), (1, 1))),
+    "released meanwhile": _PASS_OF_A_STORY,
     "stop at an error": _PASS_OF_A_STORY,
     "tensor of a released context": (
         (("requests", _BACKWARD), (-1, -1)),
@@ -38,12 +37,6 @@ _BY_STORY: dict[str, tuple[Range, ...]] = {
     ),
     # A function of TorchScript is called by its name, which the callee does not know.
     "operators": ((("requests", "CALL"), (1, 1)), (("refused", "CALL"), (1, 1))),
-    # Its errors arrive as values.
-    "late error": (
-        (("refused", "CALL"), (-1, -1)),
-        (("refused", "REMOTE_CALL"), (-1, -1)),
-        (("refused", "RREF_FETCH_CALL"), (-1, -1)),
-    ),
     # A fork that is never deleted, or never accepted.
     "late reference": ((("requests", "RREF_USER_DELETE"), (-1, -1)),),
     "late creation": ((("requests", "RREF_USER_DELETE"), (-1, -1)),),
@@ -56,17 +49,6 @@ _BY_STORY: dict[str, tuple[Range, ...]] = {
         (("refused", "RREF_FETCH_CALL"), (-1, -1)),
         (("requests", "RREF_USER_DELETE"), (-1, -1)),
     ),
-}
-
-#: what "grad mode around calls" does to the numbers by its call (sim/programs/stories/grad_modes.py):
-#: answers to what was called under no_grad, and what the helper records nothing of that asks for a type
-_GRAD_MODES = "grad mode around calls"
-_UNDER_NO_GRAD: dict[int, Range] = {
-    2: (("wrapped", _ANY), (1, 1)),
-    4: (("wrapped", _ANY), (1, 2)),
-}
-_BY_HELPERS: dict[int, tuple[Range, ...]] = {
-    5: ((("requests", _FORWARD), (-2, -1)), (("requests", "CALL"), (1, 2)))
 }
 
 
@@ -83,129 +65,6 @@ def _within(difference: Difference, ranges: Iterable[Range]) -> bool:
     least = sum(min(0, low) for low, _ in matching)
     most = sum(max(0, high) for _, high in matching)
     return bool(matching) and least <= _more(difference) <= most
-
-
-def _calls_under_no_grad(case: Case, key: Key) -> int:
-    calls = [op for op in case.step(key).ops if op.grad == "off_at_caller" and op.call != "local"]
-    return len(calls) * (1 + case.step(key).retry)
-
-
-def _grad_mode_calls(case: Case) -> Iterator[int]:
-    return (numbers_of(story)["call"] for _, story in case.stories if story.kind == _GRAD_MODES)
-
-
-def _no_grad_not_recorded(case: Case, difference: Difference) -> bool:
-    """Torch wraps the answer of a call under ``no_grad``, and its callee tells the caller of the
-    release."""
-    if difference.kind != "messages":
-        return False
-    if difference.step is None:
-        made = (_UNDER_NO_GRAD.get(call) for call in _grad_mode_calls(case))
-        return _within(difference, [range for range in made if range is not None])
-    calls = _calls_under_no_grad(case, difference.step)
-    known = min(calls, case.program.workers)
-    return _within(
-        difference, [(("wrapped", _ANY), (1, calls)), (("requests", _CLEANUP), (1, known))]
-    )
-
-
-def _type_requests(case: Case, difference: Difference) -> bool:
-    """Torch asks for the type of an RRef when a helper of it is made, also where another one asks
-    already: at most once more for each call by one, and for each of them but one of a worker it may
-    know the type by then. Each request brings a fork of the reference along."""
-    if difference.kind != "messages":
-        return False
-    if difference.step is not None:  # those that are asked in a context
-        own = sum(op.call in HELPER_CALLS for op in case.step(difference.step).ops)
-        own *= 1 + case.step(difference.step).retry
-        return _within(difference, [(("requests", _FORWARD), (-own, own))])
-    proxies = 2 * sum(story.kind == "proxies" for _, story in case.stories)
-    helpers = proxies + sum(
-        (1 + step.retry) * sum(op.call in HELPER_CALLS for op in step.ops)
-        for _, _, step in case.program.steps
-    )
-    beside = helpers + sum(map(case.by_proxy, case.keys))
-    if not helpers:
-        return beside > 0 and _within(difference, [(("requests", "RREF_FETCH_CALL"), (-1, 0))])
-    ranges: list[Range] = [
-        (("requests", "CALL"), (min(1 - beside, -proxies), beside)),
-        (("requests", "RREF_CHILD_ACCEPT"), (-1 - proxies, 1)),
-        (("requests", "RREF_FORK_REQUEST"), (-1, 0)),
-        (("requests", "RREF_FETCH_CALL"), (-1, 0)),
-    ]
-    if any(step.profiled for _, _, step in case.program.steps):
-        ranges.append((("requests", _PROFILED), (1 - helpers, helpers)))
-    return _within(difference, ranges)
-
-
-# -- calls that record nothing --------------------------------------------------------------------
-
-
-def _async_helper(case: Case, difference: Difference) -> bool:
-    """What a call records nothing of is sent without a wrapper; no gradients pass it."""
-    if difference.kind != "messages":
-        return False
-    if difference.step is not None:
-        return _within(difference, _of_unrecorded(case, difference.step))
-    ranges = [range for key in case.keys for range in _of_unrecorded(case, key)]
-    ranges += [range for call in _grad_mode_calls(case) for range in _BY_HELPERS.get(call, ())]
-    asked = _asked_in_contexts(case)
-    ranges += [(("requests", _FORWARD), (-asked, 0)), (("requests", "CALL"), (0, asked))]
-    kind, *rest = difference.place
-    return (kind == "refused" or rest[-1] is None) and _within(difference, ranges)
-
-
-def _asked_in_contexts(case: Case) -> int:
-    """Calls by ``rpc_async()`` of a helper, among acts within a context."""
-    inside = {
-        id(act): act for outer in case.acts if outer.kind == "context" for act in every(outer.acts)
-    }
-    return sum(act.kind == "asked" and act.how == "async" for act in inside.values())
-
-
-def _of_unrecorded(case: Case, key: Key) -> Iterator[Range]:
-    """What the calls of a step do to its numbers: those that torch's gradients say, or any; and
-    what such calls beside it do, in contexts of their own or in none."""
-    beside = 2 * case.by_async_proxy(key)
-    if beside and case.same_calls:
-        yield ("requests", _FORWARD), (-beside, -1)
-        yield ("requests", "CALL"), (1, beside)
-    sets = [each for each in case.unrecorded(key) if each]
-    guess = case.found(key)
-    if guess is not None and guess.ways.unrecorded:
-        fitting = dict.fromkeys(each.ways.unrecorded for each in case.fitting(key))
-        sets = [each for each in fitting if each]
-    if not sets:
-        return
-    ops = case.step(key).ops
-    most = max(sets, key=len)
-    # What such a call gives needs no gradients, nor do calls that are given it.
-    first = min(n for *_, n in most) if case.same_calls else len(ops)
-    messages = max(
-        sum(_messages(ops[n]) for *_, n in most),
-        sum(_messages(op) for op in ops[first:] if op.call != "local"),
-    )
-    attempts = 1 + case.step(key).retry
-    recorded = case.backward_requests(key, frozenset())
-    fewer = [case.backward_requests(key, each) - recorded for each in sets]
-    if case.may_fail(key):
-        fewer = [-recorded]
-    yield ("requests", _BACKWARD), (attempts * min(fewer), -1)
-    asked = sum(op.call in HELPER_CALLS for op in ops)  # for a type, or not any more
-    yield ("requests", _FORWARD), (-attempts * (messages + asked), -1)
-    yield ("wrapped", _ANY), (-attempts * messages, -1)
-    told = min(messages, case.program.workers)
-    yield ("requests", _CLEANUP), (-2 * told if case.same_calls else -told, -1)
-    yield ("requests", "CALL"), (1, 2 * attempts * len(most))
-    yield ("requests", "RREF_FETCH_CALL"), (1, attempts * (messages - len(most)))
-    if case.same_calls:
-        yield ("requests", "REMOTE_CALL"), (1, attempts * (messages - len(most)))
-    yield ("requests", "RREF_CHILD_ACCEPT"), (-attempts * messages, -1)
-    yield ("requests", "RREF_FORK_REQUEST"), (-attempts * messages, -1)
-    yield ("requests", "RREF_USER_DELETE"), (-attempts * messages, -1)
-    if any(op.fault for op in ops):
-        for type in (_BACKWARD, "CALL", "RREF_FETCH_CALL"):
-            yield ("refused", type), (-messages * attempts, -1)
 
 
 def _messages(op: Op) -> int:
@@ -319,10 +178,10 @@ def _of_failing(case: Case, key: Key) -> Iterator[Range]:
     """What a failure of a step may do to the numbers."""
     step, workers = case.step(key), case.program.workers
     faults = [op.fault for op in step.ops if op.fault is not None]
-    #: a step that waits on both engines is no failure of one
-    both = bool(forecast(case.program, *key).unfed)
-    waits = both or case.torch_waits(key)
     ends = [value_of(facts, ("outcome", *key)) for facts in (case.port, case.torch)]
+    #: a step that waits on both engines is no failure of one
+    both = bool(forecast(case.program, *key).unfed) or ends == [NO_END, NO_END]
+    waits = both or NO_END in ends
     if not faults and not waits and all(end == A_VALUE for end in ends):
         return
     yield ("requests", _CLEANUP), (-workers, -1)
@@ -340,12 +199,13 @@ def _of_failing(case: Case, key: Key) -> Iterator[Range]:
         yield ("wrapped", _ANY), (1, 1)
         return
     sent = value_of(case.port, ("requests", _BACKWARD, key))
-    gradients = max(case.backward_requests(key, frozenset()), sent)
+    gradients = max(case.gradient_messages(key), sent)
     if waits or any(fault != "udf" for fault in faults):
         # At most all that the pass would send if nothing failed.
         yield ("requests", _BACKWARD), (-gradients, gradients - sent)
         refused = workers * (1 + step.retry)
         yield ("refused", _BACKWARD), (-refused, max(2, workers, len(faults)))
+        yield ("unanswered", _BACKWARD), (-workers, -1)
     if ends[1] not in (A_VALUE, NO_END):
         through = max(len(op.via) for op in step.ops)  # and the workers that the call came by
         yield ("refused", _FORWARD), (0, (1 + step.retry) * (1 + through))
@@ -399,12 +259,9 @@ def _sent(facts: Facts, rest: list[Any]) -> int:
 
 
 COUNT_RULES = (
-    ("no-grad-not-recorded", _no_grad_not_recorded),
-    ("type-requests", _type_requests),
     ("context-came-back", _context_came_back),
     ("unsent-argument-leaks", _unsent_argument),
     ("creation-never-comes", _creation_never_comes),
-    ("async-helper-without-context", _async_helper),
     ("acts-out-of-time", _acts_out_of_time),
     ("another-error-first", _other_update_fails),
     ("counts-after-a-failure", _after_a_failure),

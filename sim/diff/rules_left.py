@@ -10,6 +10,7 @@ from squall.sim.diff.facts import CALLS
 _PASSES, _CONTEXTS = "num_current_backward_passes", "num_autograd_contexts"
 _REFERENCES = ("num_owner_rrefs", "num_forks")
 _BACKWARD, _FORWARD = "BACKWARD_AUTOGRAD_REQ", "FORWARD_AUTOGRAD_REQ"
+_RELEASE = "CLEANUP_AUTOGRAD_CONTEXT_REQ"
 #: what runs a pass on the owner of its root
 _BY_REFERENCE = "RREF_BACKWARD_REQ"
 #: calls in a context, which may be profiled
@@ -24,7 +25,7 @@ _LATE = {"late reference": "to", "late creation": "to"}
 def _pass_left_behind(case: Case, difference: Difference) -> bool:
     """A worker stays in as many passes as gradients that it was sent are never answered for."""
     kind = difference.place[0]
-    if not case.anything_fails and not any(map(case.torch_waits, case.keys)):
+    if not case.anything_fails:
         return False
     if kind == "left" and difference.place[2] == _PASSES:
         worker = difference.place[1]
@@ -161,12 +162,15 @@ def _as_many_forks(case: Case, worker: int) -> bool:
 
 def _never_ended(case: Case, difference: Difference) -> bool:
     """A step that waits for ever keeps its context on all workers, and its trainer its
-    references."""
+    references; the port releases it as its run ends."""
     if not case.waiting_trainers:
         return False
     kind = difference.place[0]
     if kind == "hang":
         return True
+    if kind in ("requests", "unanswered") and difference.place[1] == _RELEASE:
+        most = case.program.workers * case.without_end
+        return bool(0 < difference.ours - difference.theirs <= most)
     if kind != "left":
         return False
     if difference.place[2] in (_CONTEXTS, _PASSES):

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 
 from squall.model.checks.compiled import first_line
-from squall.model.one_process.outcome import Gradients, StepOutcome
 from squall.model.program.acts.act import every
 from squall.model.program.operations import KINDS, planted
 from squall.model.program.program import REFERENCE_CALLS, Op
 from squall.model.program.stories import PLANTED, RAISED, on_torch
-from squall.sim.diff.case import PASS_IS_OVER, Case, Predicts, bare_text, gradients_differ
+from squall.sim.diff.case import PASS_IS_OVER, Case, Predicts, bare_text
 from squall.sim.diff.difference import Difference
 from squall.sim.diff.facts import A_VALUE, NO_END, PROFILED_TWICE
-from squall.sim.diff.tensors import tensors_differ
 
 _BACKWARD = "BACKWARD_AUTOGRAD_REQ"
 _ENDINGS = ("outcome", "first error", "failed")
@@ -52,76 +50,9 @@ _DEPENDENCY_LOST = re.compile(
 )
 #: stories whose line in torch is another one, known to the letter
 _OTHER_LINES = {
-    "views of one gradient": ("gradient-stolen", "[[3.0], [3.0]] [[3.0, 3.0]]"),
-    "sparse, then dense": ("sparse-then-dense", "[[2.0, 2.0], [1.0, 1.0], [0.0, 0.0]]"),
-    "optimizer by grad": ("optimizer-keeps-grad", "[0.0, 0.0, 0.5, 0.0]"),
-    "late error": (
-        "late-error-is-a-value",
-        f"no error but StoryError('{PLANTED}'); no error but StoryError('{PLANTED}')",
-    ),
     "confirmation": ("confirmed-after-its-future", "False"),
     "second pass": ("second-pass", "False; [2.0, 4.0]"),
 }
-
-
-# -- gradients ------------------------------------------------------------------------------------
-
-
-def _gradient(name: str) -> tuple[str, Predicts]:
-    def predicts(case: Case, difference: Difference) -> bool:
-        if difference.place[0] != "gradient" or difference.step is None:
-            return False
-        key = difference.step
-        fitting = [guess for guess in case.fitting(key) if guess.rule == name]
-        number, leaf = difference.place[3:]
-        if leaf < 0:
-            # One of the copies that came back and lead nowhere: nobody knows which.
-            return difference.ours is None and any(
-                not gradients_differ(value, difference.theirs)
-                for guess in fitting
-                for at, value in _gradients_at(guess.step, number).items()
-                if at < 0
-            )
-        # Where the ways of PyTorch come to what mathematics says, nothing is to differ.
-        guess = case.guess(key)
-        return (
-            guess is not None
-            and guess.rule == name
-            and gradients_differ(
-                _gradients_at(case.expected.steps[key], number).get(leaf),
-                _gradients_at(guess.step, number).get(leaf),
-            )
-        )
-
-    return name, predicts
-
-
-def _from_earlier_steps(case: Case, difference: Difference) -> bool:
-    """What an optimizer made of gradients that calls which record nothing had changed: leaves, and
-    what later steps begin from."""
-    kind, *rest = difference.place
-    key = difference.step
-    if kind not in ("leaf", "root") or difference.theirs is None:
-        return False
-    if not any(case.step(earlier).optimize for earlier in case.earlier(key)):
-        return False
-    ways = case.ways_until(key)
-    if not ways.unrecorded:
-        return False
-    sound, made = (
-        outcome.leaves[rest[0]] if key is None else outcome.steps[key].roots.get(rest[2])
-        for outcome in (case.expected, case.outcome(ways))
-    )
-    return (
-        sound is not None
-        and made is not None
-        and tensors_differ(difference.place, sound, made) is not None
-        and tensors_differ(difference.place, made, difference.theirs) is None
-    )
-
-
-def _gradients_at(step: StepOutcome, number: int) -> Gradients:
-    return step.passes[number] if number < len(step.passes) else {}
 
 
 # -- ends of steps --------------------------------------------------------------------------------
@@ -163,52 +94,6 @@ def _after_a_timeout(case: Case, difference: Difference) -> bool:
         return False
     passes = sum(backward.times for backward in case.step(key).backwards)
     return case.open_from[key] < passes - 1 and case.never_ends(difference)
-
-
-def _async_helper(case: Case, difference: Difference) -> bool:
-    """The step ends as it does when some calls by ``rpc_async()`` of a helper record nothing."""
-    if difference.place[0] not in _ENDINGS or difference.step is None:
-        return False
-    key, theirs = difference.step, difference.theirs
-    if len(case.unrecorded(key)) < 2:
-        return False
-    if _TIMED_OUT.fullmatch(theirs) or case.never_ends(difference):
-        # What such calls do not record may also be what a later call was to record.
-        workers = range(case.program.workers)
-        # A pass that a call runs waits in that call.
-        waits = [_BACKWARD]
-        waits += [
-            "FORWARD_AUTOGRAD_REQ" for each in case.step(key).backwards if each.where == "udf"
-        ]
-        return case.torch_waits(key) or any(case.unanswered(w, t) for w in workers for t in waits)
-    if theirs == _NO_GRAD_FN:
-        ops = case.step(key).ops
-        roots = {-back for backward in case.step(key).backwards for back in backward.roots}
-        return any(ops[root].call == "helper_async" for root in roots)
-    if theirs not in (A_VALUE, "none"):
-        return False
-    # A fault behind such a call is never reached: at the first attempt, if there were to be two.
-    if case.guess(key) is not None and any(
-        op.call == "helper_async" and op.fault for op in case.step(key).ops
-    ):
-        return True
-    return any(guess.ways.unrecorded for guess in case.fitting(key))
-
-
-def _call_under_no_grad(case: Case, difference: Difference) -> bool:
-    """A pass that waits for a send function which only the callee recorded never ends, or times
-    out."""
-    key, theirs = difference.step, difference.theirs
-    if difference.place[0] == "story":
-        kind = case.story(difference.place).kind
-        return kind == "grad mode around calls" and case.never_ends(difference)
-    return (
-        difference.place[0] in _ENDINGS
-        and key is not None
-        and case.has(key, lambda op: op.grad == "off_at_caller" and op.call != "local")
-        and (case.never_ends(difference) or _TIMED_OUT.fullmatch(theirs) is not None)
-        and case.torch_waits(key)
-    )
 
 
 def _lost_on_the_way(case: Case, difference: Difference) -> bool:
@@ -352,14 +237,6 @@ def _overtaken_pass(case: Case, difference: Difference) -> bool:
     return first == "False" and (rest == right or _DEPENDENCY_LOST.fullmatch(rest) is not None)
 
 
-def _released_meanwhile(case: Case, difference: Difference) -> bool:
-    return (
-        difference.place[0] == "story"
-        and case.story(difference.place).kind == "released meanwhile"
-        and _without_stacks(difference.theirs) == _NO_DATA
-    )
-
-
 def _failed_creation(case: Case, difference: Difference) -> bool:
     """What waits for callbacks of a failed creation waits for ever: the story, and so its step."""
     kinds = [story.kind for _, story in case.stories]
@@ -434,21 +311,13 @@ VALUE_RULES = (
     ("error-in-a-hook", _error_in_a_hook),
     ("second-pass", _second_pass),
     ("pass-after-a-timeout", _after_a_timeout),
-    ("call-under-no-grad", _call_under_no_grad),
-    ("async-helper-without-context", _async_helper),
-    _gradient("async-helper-without-context"),
-    ("async-helper-without-context", _from_earlier_steps),
-    _gradient("gradient-stolen"),
-    _gradient("storage-of-two-types"),
     ("storage-of-two-types", _one_type),
-    _gradient("sparse-then-dense"),
     ("home-before-creation", _home_before_creation),
     ("error-text-with-stack", _text_with_stack),
     ("failed-creation-hangs", _failed_creation),
     *(_other_line(name) for name in dict.fromkeys(rule for rule, _ in _OTHER_LINES.values())),
     ("overtaken-pass", _overtaken_pass),
     ("late-gradients-start-a-pass", _late_gradients),
-    ("released-while-it-was-called", _released_meanwhile),
     ("another-error-first", _other_error),
     ("type-before-the-error", _untyped_value),
     ("profile-within-a-profile", _profiled_twice),

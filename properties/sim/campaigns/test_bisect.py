@@ -11,11 +11,11 @@ from squall.properties.support.paths import ROOT
 from squall.sim.campaigns.bisect import BisectError, bisect
 from squall.sim.cli.main import main as run_command
 from squall.sim.scenarios.failure import expecting
+from squall.sim.scenarios.patch import find_function
 from squall.sim.scenarios.store import Store
 from squall.sim.search.again import again
 from squall.sim.search.draw import draw
 from squall.sim.search.mutants.families import MUTANTS
-from squall.sim.search.mutants.mutant import find_function
 
 #: each commit that is tried is compiled anew
 pytestmark = pytest.mark.timeout(1200)

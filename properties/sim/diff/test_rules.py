@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from squall.model.checks.registry import check
-from squall.model.one_process.as_pytorch import Ways, interpret_as_pytorch, interpret_locally
+from squall.model.one_process.as_pytorch import interpret_as_pytorch, interpret_locally
 from squall.model.one_process.interpreter import interpret
 from squall.model.one_process.outcome import Outcome, StepOutcome
 from squall.model.program.chain import Chain, Link
@@ -28,9 +28,10 @@ from squall.model.program.program import (
 )
 from squall.model.program.stories import AS_IT_SHOULD_BE
 from squall.properties.support.commands import squall
-from squall.sim.diff.compare import Results, compare_results, results_of
+from squall.sim.diff.compare import Results, compare_results, on_port, results_of
 from squall.sim.diff.facts import ending
 from squall.sim.diff.planted import REQUIRED, plant
+from squall.sim.diff.quirks import QUIRKS, applied
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.file import load_scenario
 from squall.sim.scenarios.settings import campaign_settings
@@ -109,7 +110,7 @@ def test_messages_change_nothing_but_what_is_shared() -> None:
     for seed in range(60):
         program = draw(seed).program
         assert program is not None
-        expected, other = interpret(program), interpret_as_pytorch(program, Ways(shared=False))
+        expected, other = interpret(program), interpret_as_pytorch(program, shared=False)
         assert not _differ(expected, other), seed
 
 
@@ -182,6 +183,46 @@ def test_gradients_that_differ_are_predicted(known: list[Results]) -> None:
         {"sparse-then-dense"},
         {"async-helper-without-context"},
     ]
+
+
+def test_every_quirk_fits_the_port() -> None:
+    """And no two of them exclude each other."""
+    with applied():
+        pass
+    for quirk in QUIRKS:
+        with applied([quirk]):
+            pass
+
+
+#: by quirk: a seed in which it makes a difference
+SHOWN_BY = {
+    "async-helper-without-context": 2081,
+    "own-reference-blocks-rpc-async": 77,
+    "failed-type-is-kept": 2103,
+    "call-under-no-grad": 2007,
+    "pass-left-behind": 2062,
+    "gradient-stolen": 2065,
+    "sparse-then-dense": 2134,
+    "late-error-is-a-value": 2076,
+    "optimizer-keeps-grad": 2000,
+    "context-came-back": 2094,
+    "released-while-it-was-called": 4094,
+    "storage-of-two-types": 2825,
+}
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("name", [quirk.name for quirk in QUIRKS])
+def test_a_quirk_that_torch_lacks_shows(name: str, compiled_engine: None) -> None:
+    """As one does that a release has mended: the port is not as PyTorch without it."""
+    results = results_of(draw(SHOWN_BY[name], Settings(engine="torch")))
+    assert compare_results(results).unknown == []
+    others = on_port(results.scenario, [quirk for quirk in QUIRKS if quirk.name != name])
+    with_it, without = (
+        len(compare_results(replace(results, port=port, without={})).differences)
+        for port in (results.port, others)
+    )
+    assert with_it < without
 
 
 @pytest.mark.parametrize("engine", ["port", "torch"])

@@ -12,13 +12,14 @@ import pytest
 
 from squall.properties.planted.page import page
 from squall.properties.support.paths import DOCS
+from squall.sim.scenarios.patch import PatchError, find_function
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import PROFILES
 from squall.sim.search.judge import judge
 from squall.sim.search.mutants.campaign import run_mutants
 from squall.sim.search.mutants.drawn import UNKNOWN, changes, drawn_mutants
 from squall.sim.search.mutants.families import FAMILIES, MUTANTS
-from squall.sim.search.mutants.mutant import DRAWN, SCHEDULES, Mutant, MutantError, find_function
+from squall.sim.search.mutants.mutant import DRAWN, SCHEDULES, Mutant
 from squall.sim.search.mutants.trial import Limits
 
 #: one for each thing that a property looks at; all are noticed within a few scenarios
@@ -59,18 +60,18 @@ def test_at_least_as_many_of_our_own_as_from_the_history() -> None:
 
 def test_a_mutant_whose_place_has_changed_is_refused() -> None:
     gone = Mutant(name="gone", place="future:Future.value", old="no such text", new="", wrong="x")
-    with pytest.raises(MutantError, match="0 times"), gone.apply():
+    with pytest.raises(PatchError, match="0 times"), gone.apply():
         pass
     twice = Mutant(name="twice", place="future:Future.value", old="self", new="", wrong="x")
-    with pytest.raises(MutantError, match="exactly once"), twice.apply():
+    with pytest.raises(PatchError, match="exactly once"), twice.apply():
         pass
     nowhere = Mutant(name="nowhere", place="future:Future.no", old="a", new="b", wrong="x")
-    with pytest.raises(MutantError, match="does not exist"), nowhere.apply():
+    with pytest.raises(PatchError, match="does not exist"), nowhere.apply():
         pass
     broken = Mutant(
         name="broken", place="future:Future.value", old="return value", new="return (", wrong="x"
     )
-    with pytest.raises(MutantError, match="no Python"), broken.apply():
+    with pytest.raises(PatchError, match="no Python"), broken.apply():
         pass
 
 

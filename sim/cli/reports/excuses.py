@@ -8,6 +8,7 @@ from squall.model.checks.excuses import EXCUSES
 from squall.sim.cli.faults import Faults
 from squall.sim.cli.reports.campaign import Asked
 from squall.sim.cli.reports.playing import play
+from squall.sim.diff.quirks import QUIRKS
 from squall.sim.diff.rules import RULES
 from squall.sim.faults.plan import NO_FAULTS
 from squall.sim.names import Profile
@@ -76,8 +77,8 @@ def _play_all(seeds: range, jobs: int) -> dict[str, Campaign]:
 
 
 def rule_names() -> list[str]:
-    """The names of the rules by which ``squall diff`` accepts a difference between the engines."""
-    return list(dict.fromkeys(rule.name for rule in RULES))
+    """The names of the quirks and rules by which ``squall diff`` accepts a difference between the engines."""
+    return list(dict.fromkeys(each.name for each in (*QUIRKS, *RULES)))
 
 
 def page(listed: list[Use], seeds: range, text: str = "") -> str:

@@ -91,7 +91,7 @@ def fail_later() -> Future[None]:
 
     def later() -> None:
         sleep(0.001)
-        future.set_error(StoryError(PLANTED))
+        future.set_exception(StoryError(PLANTED))
 
     current_task().runtime.spawn(later, name="story", worker=current_worker())
     return future

@@ -23,7 +23,8 @@ from types import CodeType
 
 from squall.model.events.run import Violation
 from squall.sim.scenario import Scenario
-from squall.sim.search.mutants.mutant import Mutant, MutantError
+from squall.sim.scenarios.patch import PatchError
+from squall.sim.search.mutants.mutant import Mutant
 from squall.sim.search.mutants.result import CRASH, HANG, Part, Result
 from squall.sim.search.mutants.trial import (
     Ended,
@@ -95,7 +96,7 @@ def results_of(
     for mutant in mutants:
         try:
             waiting.append((Result(mutant), mutant.code()))
-        except MutantError as error:
+        except PatchError as error:
             yield Result(mutant, problem=str(error))
     running: dict[Connection, _Trial] = {}
 

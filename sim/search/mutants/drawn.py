@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from squall import real
-from squall.sim.search.mutants.mutant import DRAWN, Mutant, MutantError
+from squall.sim.scenarios.patch import PatchError
+from squall.sim.search.mutants.mutant import DRAWN, Mutant
 
 UNKNOWN = "drawn: nobody has looked whether it makes a difference"
 
@@ -165,6 +166,6 @@ def _fits(mutant: Mutant) -> bool:
     """Whether the change can be made: its line is there once, and the result is Python."""
     try:
         mutant.code()
-    except MutantError:
+    except PatchError:
         return False
     return True

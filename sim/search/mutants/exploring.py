@@ -23,10 +23,11 @@ from squall.sim.explore.shortest import Case, Names, Shortest, Tried
 from squall.sim.explore.worlds import WORLDS
 from squall.sim.scenario import Expected, Scenario
 from squall.sim.scenarios.file import dump_scenario
+from squall.sim.scenarios.patch import PatchError
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.mutants.bounds import BOUNDS
 from squall.sim.search.mutants.clean_process import CleanProcess
-from squall.sim.search.mutants.mutant import Mutant, MutantError
+from squall.sim.search.mutants.mutant import Mutant
 from squall.sim.search.mutants.own_program import own_program
 from squall.sim.search.mutants.result import CRASH, HANG
 from squall.sim.world import interrupts
@@ -211,7 +212,7 @@ def _explorations(
     for mutant in mutants:
         try:
             waiting.append((mutant, mutant.code()))
-        except MutantError as error:
+        except PatchError as error:
             yield Exploration(mutant, problem=str(error))
     waiting.reverse()
     running: dict[Connection, _Copy] = {}
