@@ -277,7 +277,7 @@ class World(NamedTuple):
     #: that may happen: see ``FAULTS`` in :mod:`squall.model.protocol.passes.faults`
     faults: int = 0
     #: whether programs keep to what FAST mode asks: see :func:`may` in
-    #: :mod:`squall.model.protocol.passes.explore`
+    #: :mod:`squall.properties.model.protocol.passes.explore`
     careful: bool = True
 
 

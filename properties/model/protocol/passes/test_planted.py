@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from squall.model.protocol.breadth import NOTHING_ENDS, Exploration
-from squall.model.protocol.passes.explore import explore, successors
-from squall.model.protocol.passes.invariants import breaches, left
 from squall.model.protocol.passes.state import World, initial
 from squall.model.protocol.passes.table import Rules
+from squall.properties.model.protocol.breadth import NOTHING_ENDS, Exploration
+from squall.properties.model.protocol.passes.explore import explore, successors
+from squall.properties.model.protocol.passes.invariants import breaches, left
 from squall.properties.model.protocol.passes.planted import PLANTED
 
 #: without faults first: what is found there has the shorter story
