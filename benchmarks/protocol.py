@@ -12,10 +12,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from squall.model.protocol.passes.state import World as PassWorld
 from squall.properties.model.protocol.breadth import Exploration
 from squall.properties.model.protocol.explore import explore
 from squall.properties.model.protocol.passes import explore as passes
+from squall.properties.model.protocol.passes.world import World as PassWorld
 from squall.properties.model.protocol.search import search
 from squall.properties.model.protocol.state import World
 

@@ -27,9 +27,10 @@ from squall.real.rpc.errors import RpcError
 from squall.real.rpc.request_callback import RequestCallback
 from squall.real.rpc.rref_users import UserTables
 from squall.real.tracing import TABLES_COUNTED
+from squall.sim.scenarios.play import play
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import draw
-from squall.sim.search.judge import judge, play
+from squall.sim.search.judge import judge
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 

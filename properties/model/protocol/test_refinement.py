@@ -20,9 +20,9 @@ from squall.properties.model.protocol.planted import TOO_STRICT
 from squall.properties.model.protocol.replay import Replay
 from squall.properties.model.protocol.rules import RULES
 from squall.properties.model.protocol.state import Known, Stage, Value, World, initial
+from squall.sim.scenarios.play import play
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import draw, settings_of
-from squall.sim.search.judge import play
 from squall.sim.world.garbage import settle
 
 #: a step: the rule, the stage of the fork, what the owner knows of it, and what there is of the value

@@ -16,15 +16,13 @@ from squall.model.protocol.passes.state import (
     Pass,
     Progress,
     Stage,
-    State,
     Way,
-    World,
-    initial,
 )
 from squall.model.protocol.passes.table import RULES, Kind, Rules, Shape
 from squall.properties.model.protocol import breadth
 from squall.properties.model.protocol.breadth import Exploration, System
 from squall.properties.model.protocol.passes.invariants import breaches, left, measure
+from squall.properties.model.protocol.passes.world import State, World, initial
 
 
 class Step(NamedTuple):

@@ -13,7 +13,7 @@ import pytest
 from squall.model.checks.protocol import replayed
 from squall.model.protocol.passes.number_set import Numbers
 from squall.model.protocol.passes.replay import Replay
-from squall.model.protocol.passes.state import Context, Gradients, Progress, Stage, World, initial
+from squall.model.protocol.passes.state import Context, Gradients, Progress, Stage
 from squall.model.protocol.passes.table import RULES
 from squall.properties.model.protocol.passes.explore import (
     Situation,
@@ -23,9 +23,10 @@ from squall.properties.model.protocol.passes.explore import (
     successors,
 )
 from squall.properties.model.protocol.passes.planted import TOO_STRICT
+from squall.properties.model.protocol.passes.world import World, initial
+from squall.sim.scenarios.play import play
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import draw, settings_of
-from squall.sim.search.judge import play
 from squall.sim.world.garbage import settle
 
 _LOST = "it changes no table, and has no event"
