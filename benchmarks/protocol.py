@@ -12,12 +12,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from squall.model.protocol.breadth import Exploration
-from squall.model.protocol.explore import explore
-from squall.model.protocol.passes import explore as passes
-from squall.model.protocol.passes.state import World as PassWorld
-from squall.model.protocol.search import search
-from squall.model.protocol.state import World
+from squall.properties.model.protocol.breadth import Exploration
+from squall.properties.model.protocol.explore import explore
+from squall.properties.model.protocol.passes import explore as passes
+from squall.properties.model.protocol.passes.world import World as PassWorld
+from squall.properties.model.protocol.search import search
+from squall.properties.model.protocol.state import World
 
 #: the last takes half a minute
 WORLDS = (World(3, 1, 3, 1, 1), World(2, 1, 3, 2, 1), World(3, 2, 2, 0, 0), World(3, 1, 3, 2, 1))

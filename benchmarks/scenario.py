@@ -26,10 +26,11 @@ from squall.model.program.program import Program
 from squall.sim.cluster import Cluster
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.engines import ENGINES
+from squall.sim.scenarios.play import expected_of
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search import judge
 from squall.sim.search.draw import Settings
-from squall.sim.search.judge import drawn_ahead, expected_of
+from squall.sim.search.judge import drawn_ahead
 from squall.sim.world.garbage import settle
 
 SCENARIOS = 2000

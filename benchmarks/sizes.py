@@ -15,8 +15,8 @@ from squall.model.checks.registry import PROPERTIES
 from squall.model.program.program import Backward, Input, Leaf, Op, Program, Step, Trainer
 from squall.real import tracing
 from squall.sim.scenario import Scenario, World
+from squall.sim.scenarios.play import play
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.search.judge import play
 
 WORKERS = (2, 8, 64)
 NODES = (10, 100, 1_000, 10_000)

@@ -1,74 +1,130 @@
-"""Each run is a path of the model of the RRef protocol."""
+"""Each run is a path of the model of contexts and passes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
-from squall.model.checks.protocol_ends import tables_differ, takes_end
-from squall.model.checks.protocol_passes import replayed_passes
-from squall.model.events.fault_effects import faults_of
+from squall.model.checks.excuses import ENDED_PROCESS, excused
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.events.torn_down import last_of
-from squall.model.protocol.passes import replay as passes
-from squall.model.protocol.refusal import NotAllowedError
-from squall.model.protocol.replay import READERS, Replay
+from squall.model.protocol.passes.carried import CARRIED
+from squall.model.protocol.passes.refusal import NotAllowedError
+from squall.model.protocol.passes.replay import ABOUT_CALLS, READERS, Replay
 from squall.real import tracing
+
+#: faults after which what a process had is gone, in part or all of it
+ENDS = frozenset({"crash", "shutdown", "leave"})
+_ABOUT_CONTEXTS = tuple(type for type in READERS if type not in ABOUT_CALLS)
+#: where the tables of a worker that the model has begin in the values of TABLES_COUNTED
+_FIRST = tracing.TABLES_COUNTED.fields.index("contexts")
 
 
 @named("protocol", engines=PORT_ONLY, work="both")
 def PROTOCOL(run: Run) -> Iterator[Violation]:  # noqa: N802
-    """Each event of an RRef is a step that the model of the protocol (model/protocol/) allows, and
-    when nothing is under way any more the tables of each worker hold what the model says. So is
-    each event of an autograd context and of a pass one of the model of these
-    (model/protocol/passes/). The first event that is no step is told; what comes after it says
-    nothing. References and contexts that a process had part in which a fault ended, or which left
-    its group, are not followed further.
+    """Each event of an autograd context and of a pass is a step that the model of these
+    (model/protocol/passes/) allows, and when nothing is under way any more each worker has the
+    contexts and passes that the model has. The first event that is no step is told; what comes after
+    it says nothing. Contexts that a process had part in which a fault ended, or which left its
+    group, are not followed further. Property ``rrefs`` does this for references.
     """
     yield from replayed(run, Replay())
-    yield from replayed_passes(run, passes.Replay())
 
 
 def replayed(run: Run, replay: Replay) -> Iterator[Violation]:
     """What is no step of the model in a run, and what differs at the end. ``replay`` has the model's
     state then."""
+    if not run.of(tracing.CONTEXT_CREATED):
+        return
     records = run.records
     end = last_of(run)
-    faulty = bool(faults_of(run)) or bool(run.of(tracing.GROUP_LEFT))
+    others = run.of(tracing.FAULT_INJECTED, tracing.GROUP_LEFT)
+    kinds = (records[n][4][0] for n in run.of(tracing.FAULT_INJECTED))
+    replay.ends = _leaves(run) or any(kind in ENDS for kind in kinds)
     n = -1
     try:
-        if faulty:
-            for n in run.of(*READERS, tracing.FAULT_INJECTED, tracing.GROUP_LEFT):
-                if n >= end:
-                    break
-                _take_after_faults(run, replay, n)
-        else:
-            take = replay.take
-            for n in run.of(*READERS):
-                if n >= end:
-                    break
-                record = records[n]
-                take(record[1], record[3], record[4])
+        for n in sorted([*_told(run), *others]):
+            if n >= end:
+                break
+            _, worker, task, type, values = records[n]
+            if others and takes_end(run, replay, n):
+                continue
+            if others and type not in ABOUT_CALLS:
+                if worker in replay.gone:
+                    replay.lost.add(values[0])
+                if values[0] in replay.lost:
+                    continue
+            READERS[type](replay, worker, task, *values)
         replay.finish()
     except NotAllowedError as error:
         what = f"{records[n][3].name} is no step of the model"
         yield run.violation("protocol", what, error.expected, error.seen, n)
         return
-    yield from tables_differ(run, replay, 0)
+    yield from tables_differ(run, replay, _FIRST)
 
 
-def _take_after_faults(run: Run, replay: Replay, n: int) -> None:
-    if takes_end(run, replay, n):
-        return
+def _leaves(run: Run) -> bool:
+    """Whether a process of a script left its group, or ended, without waiting for the others."""
+    return run.script is not None and bool(run.of(tracing.GROUP_LEFT))
+
+
+def _told(run: Run) -> list[int]:
+    """The numbers of the events that the model reads. Of calls, of which there are many more, only
+    those that carry gradients or releases."""
+    records = run.records
+    started = [n for n in run.of(tracing.CALL_STARTED) if records[n][4][2] in CARRIED]
+    calls = {(records[n][1], records[n][4][0]) for n in started}
+    ended = [n for n in run.of(tracing.CALL_ENDED) if (records[n][1], records[n][4][0]) in calls]
+    handled = [
+        n
+        for n in run.of(tracing.HANDLER_STARTED, tracing.HANDLER_ENDED)
+        if records[n][4][1] in CARRIED
+    ]
+    return [*run.of(*_ABOUT_CONTEXTS), *started, *ended, *handled]
+
+
+class Followed(Protocol):
+    """A run as a path of a model: what ``lost`` names is not followed any more, nor what workers
+    do that are ``gone``."""
+
+    gone: set[int]
+
+    @property
+    def lost(self) -> object: ...
+
+    def end_of(self, worker: int) -> None: ...
+
+    def tables(self, worker: int) -> Sequence[int]: ...
+
+
+def takes_end(run: Run, replay: Followed, n: int) -> bool:
+    """Whether event ``n`` is a fault, or the end of a group: then the model has heard of it."""
     _, worker, _, type, values = run.records[n]
-    if replay.gone or replay.lost:
-        name = replay.reference_of(type, values)
-        if worker in replay.gone:
-            replay.lost.add(name)
-        if name in replay.lost:
-            if type is tracing.CHILD_PENDING:
-                replay.lost.add(values[2])  # CHILD_ACCEPTED names the child alone
-            return
-    replay.take(worker, type, values)
+    if type is tracing.FAULT_INJECTED:
+        kind, target = values[0], values[2]
+        if kind in ENDS:
+            replay.end_of(target)
+        elif kind == "restart":
+            replay.gone.discard(target)
+        return True
+    if type is tracing.GROUP_LEFT:
+        replay.end_of(worker)
+        return True
+    return False
+
+
+def tables_differ(run: Run, replay: Followed, first: int) -> Iterator[Violation]:
+    """Where the tables of a worker are not as the model has them, which begin at column ``first``
+    of those that are counted."""
+    if not run.settled or (replay.lost and excused(run, ENDED_PROCESS)):
+        return
+    names = tracing.TABLES_COUNTED.fields[first:]
+    for n in run.of(tracing.TABLES_COUNTED):
+        _, worker, _, _, values = run.records[n]
+        for name, expected, seen in zip(names, replay.tables(worker), values[first:], strict=False):
+            if expected != seen:
+                what = f"{name.replace('_', ' ')} in the tables at the end"
+                yield run.violation("protocol", what, f"{expected}, as the model has it", seen, n)
 
 
 RANK = 31

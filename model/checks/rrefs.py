@@ -83,12 +83,13 @@ def RREFS(run: Run) -> Iterator[Violation]:  # noqa: N802
         if breach.about is None or excuses.of(breach.about) is None:
             yield run.violation("rrefs", breach.what, breach.expected, breach.seen, *counted[:1])
     run.excuses = tuple(excuses.used)
+    tables = protocol.tables()
     for n in counted:
         _, worker, _, _, values = records[n]
         if (worker in protocol.gone or worker in protocol.leaving) and excused(run, ENDED_PROCESS):
             continue
         for name, expected, seen in zip(
-            tracing.TABLES_COUNTED.fields, protocol.count(worker), values, strict=False
+            tracing.TABLES_COUNTED.fields, tables[worker], values, strict=False
         ):
             if expected != seen:
                 what = f"{name.replace('_', ' ')} in the tables at the end"

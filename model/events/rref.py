@@ -12,6 +12,7 @@ Feed :meth:`Protocol.take` the events in order; it answers with what each of the
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -74,6 +75,8 @@ class Fork:
     taken_up: int = -1
     #: its worker has left the group, and what still comes of it there says nothing
     lost: bool = False
+    #: pending children of this user
+    keeps: set[Id] = field(default_factory=set)
 
     @property
     def in_use(self) -> bool:
@@ -94,6 +97,10 @@ class Value:
     #: what fetches saw, and the first one
     fetched: tuple[str | None] | None = None
     forks: dict[Id, Fork] = field(default_factory=dict)
+    #: how many of them the owner knows
+    known: int = 0
+    #: that of the worker that had it made elsewhere
+    creator: Fork | None = None
     #: the process that had it has ended
     lost: bool = False
     #: its creation failed: whoever asks for it gets the error
@@ -116,12 +123,18 @@ class Protocol:
         self.now = -1
         #: what the event that is looked at breaks
         self._breaches: list[Breach] = []
+        #: by task: the event that has to be its next one, of this value, and what is wrong otherwise
+        self._due: dict[int, tuple[EventType, Id, str]] = {}
 
     def take(
         self, worker: int, task: int, type: EventType, values: tuple[Any, ...]
     ) -> list[Breach]:
         """The next event, of a type in :data:`TYPES`; others say nothing about RRefs."""
         self._breaches = []
+        if self._due and task in self._due:
+            due, rref, what = self._due.pop(task)
+            if type is not due or values[0] != rref:
+                self._broken(what, f"{due.name} of {rref} now", f"{type.name} of {values[0]}")
         _RULES[type](self, worker, task, *values)
         return self._breaches
 
@@ -154,6 +167,17 @@ class Protocol:
             self._broken("a fork was taken up twice", f"fork {fork} once", f"it is {was.value}")
         if worker == owner:
             self._broken("a user on its owner", "the value itself", f"user {fork}")
+        value = self.values[rref]
+        if parent == worker and not announced:
+            value.creator = user
+        if announced and not value.lost:
+            sender = value.worker if user.parent is None else self.forks[user.parent].worker
+            if value.worker not in (-1, owner) or parent != sender:
+                self._broken(
+                    "a user of another owner or parent",
+                    f"user {fork} of owner {value.worker}, from worker {sender}",
+                    f"of owner {owner}, from worker {parent}",
+                )
         # The creator makes its own; every other fork was announced before it was sent.
         if parent != worker and not announced:
             self._broken(
@@ -188,6 +212,7 @@ class Protocol:
 
     def user_discarded(self, worker: int, task: int, rref: Id, fork: Id) -> None:
         user = self._fork(rref, fork)
+        self._expect(user, Stage.PENDING)
         user.stage, user.failed = Stage.DELETED, True
 
     def user_deleted(self, worker: int, task: int, rref: Id, fork: Id) -> None:
@@ -204,13 +229,12 @@ class Protocol:
                 f"user {fork} kept until it is confirmed",
                 f"it is {user.stage.value}",
             )
-        for child in self._value(rref).forks.values():
-            if child.parent == fork and child.pending_child_of == worker:
-                self._broken(
-                    "a parent was deleted before its child was accepted",
-                    f"user {fork} kept for its child {child.id}",
-                    "it is deleted",
-                )
+        for child in user.keeps:
+            self._broken(
+                "a parent was deleted before its child was accepted",
+                f"user {fork} kept for its child {child}",
+                "it is deleted",
+            )
         user.stage = Stage.DELETED
 
     def _expect(self, user: Fork, *stages: Stage) -> None:
@@ -231,19 +255,26 @@ class Protocol:
         new = self._fork(rref, child)
         new.announced_by, new.announced = task, self.now
         new.parent, new.pending_child_of = fork, worker
+        parent.keeps.add(child)
 
     def child_accepted(self, worker: int, task: int, child: Id) -> None:
         accepted = self.forks.get(child)
         if accepted is None or accepted.pending_child_of != worker:
             self._broken("a child accepted that is not pending", "a pending child", str(child))
             return
-        accepted.pending_child_of = -1
-        if accepted.in_use and not accepted.added and not accepted.failed:
+        self._not_kept(accepted)
+        if accepted.stage in (Stage.NEW, Stage.PENDING):
             self._broken(
-                "a child accepted that its owner does not know",
-                f"fork {child} registered at its owner first",
-                "it is not",
+                "a child accepted that its owner has not confirmed",
+                f"user {child} confirmed first",
+                f"it is {accepted.stage.value}",
             )
+
+    def _not_kept(self, child: Fork) -> None:
+        """Nobody keeps a parent for it any more."""
+        child.pending_child_of = -1
+        if child.parent is not None:
+            self.forks[child.parent].keeps.discard(child.id)
 
     # -- owners ---------------------------------------------------------------------------
 
@@ -255,10 +286,16 @@ class Protocol:
 
     def owner_pending(self, worker: int, task: int, rref: Id) -> None:
         value = self._value(rref)
+        over = value.present or value.deleted or value.refused
+        if (over or value.asked_early) and not value.lost:
+            seen = "it was asked for before" if value.asked_early else "it is there, or gone"
+            self._broken("a value was waited for in vain", f"{rref} still to come", seen)
         value.asked_early, value.worker = True, worker
 
     def owner_failed(self, worker: int, task: int, rref: Id, error: str) -> None:
         value = self._value(rref)
+        if value.creator is not None and value.creator.added and not value.lost:
+            self._broken("a creation failed that was over", f"the value of {rref}", error)
         value.asked_early, value.refused, value.worker = False, True, worker
 
     def owner_value_set(self, worker: int, task: int, rref: Id, error: str | None) -> None:
@@ -278,7 +315,13 @@ class Protocol:
             self._broken("a value was freed that is not there", f"an owner of {rref}", "none")
         value.present = False
         value.deleted += 1
-        if not value.set or value.refused:  # the creation failed: there is nothing to keep
+        if value.refused:  # the creation failed: there is nothing to keep
+            return
+        if not value.set:
+            creator = value.creator
+            if creator is not None and creator.stage is not Stage.DELETED and not value.lost:
+                what = "an owner that waits for its creation was freed"
+                self._due[task] = (tracing.OWNER_FAILED, rref, what)
             return
         for fork in value.forks.values():
             if fork.known:
@@ -306,25 +349,36 @@ class Protocol:
                 )
 
     def fork_added(self, worker: int, task: int, rref: Id, fork: Id) -> None:
-        if fork not in self.forks:
-            new = self._fork(rref, fork)
-            new.announced_by, new.announced = task, self.now
+        announced = fork in self.forks
         added = self._fork(rref, fork)
+        value = self._value(rref)
+        if not announced:
+            added.announced_by, added.announced = task, self.now
+        elif added.stage in (Stage.NONE, Stage.NEW) and not value.lost:
+            seen = f"it is {added.stage.value}"
+            self._broken("a fork was registered before its user", f"user {fork} pending", seen)
+        if not value.present and (not announced or added is value.creator):
+            self._due[task] = (tracing.OWNER_CREATED, rref, "a fork of a value without an owner")
         added.added += 1
         if added.known or added.removed:
             seen = "it is there" if added.known else "it was deleted"
             self._broken("a fork was registered twice", f"fork {fork} once", seen)
+        value.known += not added.known
         added.known = True
-        value = self._value(rref)
         if value.worker < 0:
             value.worker = worker
 
     def fork_deleted(self, worker: int, task: int, rref: Id, fork: Id) -> None:
         removed = self._fork(rref, fork)
-        lost = self._value(rref).lost  # what was known of it is lost too
+        value = self._value(rref)
+        lost = value.lost  # what was known of it is lost too
         if not removed.known and not lost:
             self._broken("a fork was deleted that is not known", f"fork {fork}", "none")
+        value.known -= removed.known
         removed.known = False
+        if value.present and value.set and not value.known and not value.refused and not lost:
+            what = "a value was kept after its last fork"
+            self._due[task] = (tracing.OWNER_DELETED, rref, what)
         removed.removed += 1
         if not lost and removed.in_use and not removed.failed:
             self._broken(
@@ -395,29 +449,32 @@ class Protocol:
             if value.worker == worker:
                 value.present, value.asked_early, value.lost = False, False, True
                 value.set = 0  # a new process of that rank may be asked for it, and give an error
+                value.known = 0
                 for fork in value.forks.values():
                     fork.known = False
         for fork in self.forks.values():
             if fork.worker == worker and fork.in_use:
                 fork.stage = Stage.DELETED
             if fork.pending_child_of == worker:
-                fork.pending_child_of = -1
+                self._not_kept(fork)
 
     # -- the end ----------------------------------------------------------------------------
 
-    def count(self, worker: int) -> tuple[int, ...]:
-        """What the worker's tables hold: owners, forks, pending users, pending children, pending
+    def tables(self) -> dict[int, list[int]]:
+        """What the tables of each worker hold: owners, forks, pending users, pending children, pending
         owners, confirmed users."""
-        values = [value for value in self.values.values() if value.worker == worker]
-        users = [fork for fork in self.forks.values() if fork.worker == worker]
-        return (
-            sum(value.present for value in values),
-            sum(fork.known for value in values for fork in value.forks.values()),
-            sum(user.stage is Stage.PENDING for user in users),
-            sum(fork.pending_child_of == worker for fork in self.forks.values()),
-            sum(value.asked_early for value in values),
-            sum(user.stage is Stage.CONFIRMED for user in users),
-        )
+        tables: defaultdict[int, list[int]] = defaultdict(lambda: [0] * 6)
+        for value in self.values.values():
+            of_owner = tables[value.worker]
+            of_owner[0] += value.present
+            of_owner[1] += value.known
+            of_owner[4] += value.asked_early
+        for fork in self.forks.values():
+            of_user = tables[fork.worker]
+            of_user[2] += fork.stage is Stage.PENDING
+            of_user[5] += fork.stage is Stage.CONFIRMED
+            tables[fork.pending_child_of][3] += 1
+        return tables
 
     def left(self) -> Iterable[Breach]:
         """What is left, for when nothing is under way and nobody holds a reference."""

@@ -1,1 +1,1 @@
-"""The RRef protocol as a transition system of its own, and whether a run is one of its paths."""
+"""Protocols as transition systems of their own, and whether a run is one of their paths."""

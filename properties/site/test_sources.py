@@ -25,7 +25,7 @@ from squall.properties.support.paths import DOCS, ROOT
         ("docs/faults.md", "faults.md"),
         ("CONTRIBUTING.md", "source/CONTRIBUTING.md"),
         ("model/protocol", "source/model/protocol/index.md"),
-        ("model/protocol/state.py", "source/model/protocol/state.py.md"),
+        ("model/protocol/passes/state.py", "source/model/protocol/passes/state.py.md"),
     ],
 )
 def test_a_file_and_its_page_know_each_other(path: str, page: str) -> None:
@@ -57,7 +57,7 @@ def test_all_that_pages_link_to_has_a_page_with_a_title() -> None:
 
 
 def test_a_folder_says_what_its_modules_are() -> None:
-    assert "| `replay.py` | A run as a path of the model" in text_of("model/protocol")
+    assert "| `replay.py` | A run as a path of the model" in text_of("model/protocol/passes")
 
 
 def test_the_picture_of_the_rooms_needs_no_script() -> None:

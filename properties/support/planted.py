@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from squall.model.checks.registry import named_property
 from squall.model.events.run import Violation
+from squall.sim.scenarios.play import play
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import draw, settings_of
-from squall.sim.search.judge import play
 from squall.sim.search.mutants.mutant import Mutant
 
 #: scenarios that are tried

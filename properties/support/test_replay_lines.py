@@ -16,7 +16,7 @@ from squall.sim.search.draw import draw
 
 TEST = """
     from squall.sim.scenarios.settings import campaign_settings
-    from squall.sim.search.judge import play
+    from squall.sim.scenarios.play import play
     from squall.sim.search.draw import draw
 
     def test_that_fails(replayable):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from squall.model.events.run import Run
 from squall.sim.faults.plan import Plan
@@ -34,25 +34,22 @@ class Port:
             from squall.sim.scripts.run import run_script
 
             return run_script(scenario, stdout=stdout, stderr=stderr, chooser=chooser)
-        from squall.sim.programs.faults import run_with_faults
         from squall.sim.programs.run import MAX_STEPS, run_program
 
-        options: dict[str, Any] = {
-            "raises": False,
-            "seed": scenario.seed,
-            "latency": world.latency,
-            "bandwidth_bytes_per_s": world.bandwidth_bytes_per_s,
-            "rpc_timeout_s": world.rpc_timeout_s,
-            "skip_handshakes": world.skip_handshakes,
-            "max_steps": MAX_STEPS,
-            "chooser": chooser,
-            "device": world.device,
-        }
-        if world.faults.goes_wrong:
-            run = run_with_faults(program, world.faults, **options)
-        else:
-            early = world.shut_down_early
-            run = run_program(program, faults=world.faults, shut_down_early=early, **options)
+        run = run_program(
+            program,
+            faults=world.faults,
+            shut_down_early=world.shut_down_early,
+            raises=False,
+            seed=scenario.seed,
+            latency=world.latency,
+            bandwidth_bytes_per_s=world.bandwidth_bytes_per_s,
+            rpc_timeout_s=world.rpc_timeout_s,
+            skip_handshakes=world.skip_handshakes,
+            max_steps=MAX_STEPS,
+            chooser=chooser,
+            device=world.device,
+        )
         run.faulty = world.faults.goes_wrong
         run.stream_events = tuple(run.cluster.stream_events)
         return run

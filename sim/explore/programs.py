@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import squall.sim.programs.faults  # noqa: F401  what runs programs, for processes that are copied of this one
+import squall.sim.programs.run  # noqa: F401  what runs programs, for processes that are copied of this one
 from squall.model.checks.registry import check
 from squall.model.coverage.sometimes import sometimes
 from squall.model.events.run import Run

@@ -31,6 +31,7 @@ from squall.sim.names import PLOTLY_FROM, Device, EngineName, PlotlyFrom
 from squall.sim.scenario import Expected, Scenario, World
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.measured import measured
+from squall.sim.scenarios.play import play
 from squall.sim.scripts.read import read_script
 from squall.sim.search.again import known_mutant, planted
 from squall.sim.search.draw import draw_faults
@@ -418,10 +419,9 @@ def run_scenario(
 ) -> Run:
     """Run it and check it; ``stderr`` None: as ``stdout``. Raises as :func:`run` does."""
     must_be_outside()
-    engine = ENGINES[scenario.engine]
-    engine.ready(lambda line: print(line, file=sys.stderr))
+    ENGINES[scenario.engine].ready(lambda line: print(line, file=sys.stderr))
     with turn, outside(), planted(scenario.expected.mutant):
-        inner = engine.run(scenario, stdout=stdout, stderr=stderr or stdout)
+        inner = play(scenario, stdout=stdout, stderr=stderr or stdout)
     if inner.broken_off == "interrupted":
         raise KeyboardInterrupt  # as of any function: a suite of tests is to end, too
     inner.faulty = inner.faulty or bool(inner.of(FAULT_INJECTED))  # by hand

@@ -1,4 +1,4 @@
-"""Runs a program on simulated workers, through the public API.
+"""Runs a program on simulated workers, through the public API, and under faults.
 
 run = run_program(program, seed=7, latency="lognormal:0.001:0.5", order="random")
 assert not differences(program, interpret(program), run.got)
@@ -8,129 +8,180 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from torch import Tensor
-
 import squall.sim.programs.places  # noqa: F401  tells where a task of a program is
 from squall.model.events.run import Run
-from squall.model.one_process.outcome import Gradients, Outcome, StepOutcome
+from squall.model.one_process.outcome import Outcome, StepOutcome
 from squall.model.one_process.reference import JointReference
 from squall.model.program.compare import EXACT
 from squall.model.program.hooks import rehearsing, retained, written
 from squall.model.program.program import Program, exchanged, failing_passes
 from squall.real.rpc.all_gather import _all_gather
-from squall.real.worker import Worker
 from squall.sim.cluster import Cluster
+from squall.sim.faults.plan import NO_FAULTS, Plan
 from squall.sim.programs.host import Host, leave_group, place, together, withdraw
+from squall.sim.programs.leaves import gradients_of, is_leaf_of, leaves_of
+from squall.sim.programs.recovery import recover
 from squall.sim.programs.stories.updates import register_for
 from squall.sim.programs.threads import threads_of
 from squall.sim.programs.trainer import TrainerRun
-from squall.sim.world.device import unseen
 from squall.sim.world.leftovers import tell_what_a_failed_pass_left, tell_what_a_pass_left
 from squall.sim.world.oracle import attach, joint_reference
 from squall.sim.world.stuck import Deadlock
 
 #: steps of the scheduler that a program may take; the largest takes some thousands
 MAX_STEPS = 400_000
-#: the number of a gradient that belongs to no leaf of the program
-STRAY = -1
 
 
 def run_program(
     program: Program,
     *,
+    faults: Plan = NO_FAULTS,
+    recovers: bool | None = None,
     quiet: bool = True,
     raises: bool = True,
     shut_down_early: bool = False,
     **options: Any,
 ) -> Run:
-    """Run ``program`` on a :class:`Cluster` made with ``options``.
+    """Run ``program`` on a :class:`Cluster` made with ``options``, under a plan of ``faults``.
 
     A deadlock ends the run and is told in :attr:`Run.waits`. ``quiet``: leave out what
     callees print of planted errors. Raises what no program can cause by itself, or with
     ``raises`` False tells it in :attr:`Run.crash`. ``shut_down_early``: each worker shuts down
     as soon as its own trainers are done, while references are kept and others are at work.
-    """
-    outcome = Outcome()
-    run = Run(program=program, got=outcome)
-    reference = reference_for(run, options)
-    options.setdefault("num_worker_threads", threads_of(program))
-    run.cluster = cluster = Cluster(program.workers, own_settings=False, **options)
-    run.records = cluster.trace.records
-    if not shut_down_early:
-        cluster.idle = idle_workers(program)
-    if reference is not None:
-        attach(reference, cluster.runtime)
-    hosts: list[Host] = []
-    retained(), written()  # of a run that came to no end
-    register_for(program)
 
-    def on_pass(trainer: int, step: int, context_id: int) -> None:
-        gradients = gradients_of(cluster.workers, hosts, context_id)
-        outcome.steps[trainer, step].passes.append(gradients)
-        if reference is None:  # else another pass, or the rest of a failed one, may be under way
-            for worker in cluster.workers:
+    ``recovers``: calls may fail, and when the faults are over and everything that waits has ended, the
+    workers that are there train in a fresh context, which must succeed: :attr:`Run.recovery`. As a rule
+    so if the plan lets anything go wrong.
+    """
+    if recovers is None:
+        recovers = faults.goes_wrong
+    early = shut_down_early and not recovers
+    return _ProgramRun(program, faults, recovers, early, options).run(quiet=quiet, raises=raises)
+
+
+class _ProgramRun:
+    """A program, while it runs."""
+
+    def __init__(
+        self, program: Program, plan: Plan, recovers: bool, early: bool, options: dict[str, Any]
+    ) -> None:
+        self.program = program
+        self.recovers = recovers
+        self.early = early
+        self.outcome = Outcome()
+        self.result = Run(program=program, got=self.outcome)
+        self.result.busy = plan.schedule.order == "busy"
+        self.reference = reference_for(self.result, options)
+        options.setdefault("num_worker_threads", threads_of(program))
+        self.cluster = Cluster(program.workers, faults=plan, own_settings=False, **options)
+        self.result.cluster = self.cluster
+        self.result.records = self.cluster.trace.records
+        if not early:
+            self.cluster.idle = idle_workers(program)
+        if self.reference is not None:
+            attach(self.reference, self.cluster.runtime)
+        retained(), written()  # of a run that came to no end
+        register_for(program)
+        self.hosts = [self._host(rank) for rank in range(program.workers)]
+        if self.reference is not None:
+            self.reference.owned = partial(is_leaf_of, self.hosts)
+        for trainer, step, _ in program.steps:
+            self.outcome.steps[trainer, step] = StepOutcome()
+
+    def run(self, *, quiet: bool, raises: bool) -> Run:
+        result = self.result
+        silence = contextlib.redirect_stderr(io.StringIO()) if quiet else contextlib.nullcontext()
+        with self.cluster, silence:
+            try:
+                self._play()
+            except Deadlock as deadlock:
+                result.waits, result.waiting = deadlock.waits, deadlock.waiting
+            except Exception as error:
+                if raises:
+                    raise
+                result.crash = f"{type(error).__name__}: {error}"
+        if not self.recovers or not self.outcome.leaves:
+            self._look()
+        for worker in self.cluster.workers:
+            withdraw(worker)
+        self.hosts.clear()  # which refer to this by _on_pass
+        self.cluster.before_rejoining = None
+        if self.reference is not None:
+            result.gradients = self.reference.summary()
+        return finished(result, self.cluster)
+
+    def _play(self) -> None:
+        cluster, hosts = self.cluster, self.hosts
+        cluster.before_rejoining = self._restarted
+        # Garbage is not collected before the shutdown: workers that shut down while they hold
+        # references hold those in cycles, too.
+        cluster.run(self._main, shutdown=self.early, collect=False)
+        if not self.early:
+            if self.recovers:
+                self._look()
+                recover(self.result, hosts)
+            else:
+                self._add_what_hooks_saw()
+            for host in hosts:
+                host.kept.clear()
+            kept = any(host.afterwards for host in hosts)
+            cluster.settle(kept=kept)
+            cluster.shutdown()
+            if not kept:
+                cluster.look_back()
+        if any(host.afterwards for host in hosts):
+            _tell_afterwards(cluster, hosts, self.outcome)
+
+    def _main(self, rank: int) -> None:
+        main_of(self.hosts[rank], self.outcome, self.cluster.init_rpc, may_fail=self.recovers)
+
+    # -- hosts ------------------------------------------------------------------------------
+
+    def _host(self, rank: int) -> Host:
+        host = Host(self.program, rank, self._on_pass, self._on_failed)
+        host.shuts_down_early, host.keeps_errors = self.early, not self.recovers
+        place(self.cluster.workers[rank], host)
+        return host
+
+    def _restarted(self, rank: int) -> None:
+        """A restarted process serves calls with the program's initial leaves; it runs no
+        trainer."""
+        self.hosts[rank] = self._host(rank)
+
+    def _on_pass(self, trainer: int, step: int, context_id: int) -> None:
+        outcome = self.outcome.steps[trainer, step]
+        # A call that timed out may still run when its step has begun again.
+        if outcome.context == context_id:
+            outcome.passes.append(gradients_of(self.cluster.workers, self.hosts, context_id))
+        # Else another pass, or the rest of a failed one, may be under way.
+        if not self.recovers and self.reference is None:
+            for worker in self.cluster.workers:
                 tell_what_a_pass_left(worker, context_id)
 
-    def on_failed(context_id: int) -> None:
-        for worker in cluster.workers:
-            tell_what_a_failed_pass_left(worker, context_id)
+    def _on_failed(self, context_id: int) -> None:
+        if not self.recovers:
+            for worker in self.cluster.workers:
+                tell_what_a_failed_pass_left(worker, context_id)
 
-    for rank, worker in enumerate(cluster.workers):
-        host = Host(program, rank, on_pass, on_failed)
-        host.shuts_down_early, host.keeps_errors = shut_down_early, True
-        hosts.append(host)
-        place(worker, host)
-    if reference is not None:
-        reference.owned = partial(is_leaf_of, hosts)
-    for trainer, step, _ in program.steps:
-        outcome.steps[trainer, step] = StepOutcome()
-    silence = contextlib.redirect_stderr(io.StringIO()) if quiet else contextlib.nullcontext()
-    with cluster, silence:
-        try:
-            # Garbage is not collected before the shutdown: workers that shut down while they hold
-            # references hold those in cycles, too.
-            cluster.run(
-                lambda rank: main_of(hosts[rank], outcome, cluster.init_rpc),
-                shutdown=shut_down_early,
-                collect=False,
-            )
-            if not shut_down_early:
-                for host in hosts:
-                    host.kept.clear()
-                outcome.retained, outcome.written = retained(), written()
-                kept = any(host.afterwards for host in hosts)
-                cluster.settle(kept=kept)
-                cluster.shutdown()
-                if not kept:
-                    cluster.look_back()
-            if any(host.afterwards for host in hosts):
-                _tell_afterwards(cluster, hosts, outcome)
-        except Deadlock as deadlock:
-            run.waits, run.waiting = deadlock.waits, deadlock.waiting
-        except Exception as error:
-            if raises:
-                raise
-            run.crash = f"{type(error).__name__}: {error}"
-    outcome.leaves = [
-        hosts[leaf.owner].leaves[number].detach().clone()
-        for number, leaf in enumerate(program.leaves)
-    ]
-    outcome.seen = {
-        number: sum(tensor.__dict__.get("seen", ()))
-        for host in hosts
-        for number, tensor in host.leaves.items()
-    }
-    outcome.retained += retained()
-    outcome.written += written()
-    for worker in cluster.workers:
-        withdraw(worker)
-    hosts.clear()  # which refer to it by on_pass
-    run.gradients = None if reference is None else reference.summary()
-    return finished(run, cluster)
+    # -- what came of it --------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """What the leaves are now, and what their hooks have seen."""
+        self.outcome.leaves = leaves_of(self.program, self.hosts)
+        self.outcome.seen = {
+            number: sum(tensor.__dict__.get("seen", ()))
+            for host in self.hosts
+            for number, tensor in host.leaves.items()
+        }
+        self._add_what_hooks_saw()
+
+    def _add_what_hooks_saw(self) -> None:
+        self.outcome.retained += retained()
+        self.outcome.written += written()
 
 
 def idle_workers(program: Program) -> frozenset[int]:
@@ -138,11 +189,6 @@ def idle_workers(program: Program) -> frozenset[int]:
     if program.gathers or program.endings:
         return frozenset()
     return frozenset(range(program.workers)) - {each.worker for each in program.trainers}
-
-
-def is_leaf_of(hosts: Sequence[Host], tensor: Tensor) -> bool:
-    """Whether a tensor is a leaf of the program that runs on these hosts."""
-    return any(tensor is leaf for host in hosts for leaf in host.leaves.values())
 
 
 def reference_for(run: Run, options: dict[str, Any]) -> JointReference | None:
@@ -180,44 +226,37 @@ def _tell_afterwards(cluster: Cluster, hosts: list[Host], outcome: Outcome) -> N
     cluster.call({host.worker: partial(tell, host) for host in hosts if host.afterwards})
 
 
-def gradients_of(workers: Sequence[Worker], hosts: list[Host], context_id: int) -> Gradients:
-    """What all workers have accumulated in a context, read where it is: without messages."""
-    found: Gradients = {}
-    for worker, host in zip(workers, hosts, strict=True):
-        if worker.container is None:
-            continue
-        try:
-            gradients = worker.container.retrieve_context(context_id).get_gradients()
-        except RuntimeError:  # this worker does not know the context
-            continue
-        for tensor, gradient in gradients.items():
-            number = next((n for n, leaf in host.leaves.items() if leaf is tensor), STRAY)
-            if gradient.requires_grad:  # no pass here asks for a graph of it
-                number = STRAY
-            # To the host, at once: later passes may be behind this reading in no other way.
-            with unseen():
-                found[number] = (
-                    gradient.detach().clone() if gradient.is_cpu else gradient.detach().cpu()
-                )
-        # It is the caller's own: whoever gives away the map of the context itself has lost it now.
-        gradients.clear()
-    return found
-
-
-def main_of(host: Host, outcome: Outcome, join: Callable[[int], object]) -> None:
+def main_of(
+    host: Host, outcome: Outcome, join: Callable[[int], object], *, may_fail: bool = False
+) -> None:
     """What a worker does: it exchanges objects with all others, then its trainers, all at once, in
-    each group that the program has. ``join(rank)`` joins the next one."""
+    each group that the program has. ``join(rank)`` joins the next one. ``may_fail``: a trainer that
+    fails outside of its steps does not end the others, nor does a group that cannot be left well."""
     for round in range(host.program.gathers):
         given = exchanged(host.worker, round)
         outcome.gathers[host.worker, round] = _all_gather(given)
-    mine = [
-        number
+    trainers = [
+        TrainerRun(host, number, outcome)
         for number, trainer in enumerate(host.program.trainers)
         if trainer.worker == host.worker
     ]
-    trainers = [TrainerRun(host, number, outcome) for number in mine]
+
+    in_steps, between_groups = ((Exception,), (RuntimeError,)) if may_fail else ((), ())
+
+    def train(trainer: TrainerRun, group: int) -> None:
+        try:
+            trainer.run(group)
+        except in_steps as error:
+            outcome.broken.setdefault(trainer.number, str(error))
+
     for group in range(len(host.program.endings) + 1):
         if group:
-            leave_group(host, host.program.endings[group - 1])
-            join(host.worker)
-        together([partial(trainer.run, group) for trainer in trainers])
+            with contextlib.suppress(*between_groups):  # it has left all the same
+                leave_group(host, host.program.endings[group - 1])
+            try:
+                join(host.worker)
+            except between_groups as error:
+                for trainer in trainers:  # they have no group to go on in
+                    outcome.broken.setdefault(trainer.number, str(error))
+                return
+        together([partial(train, trainer, group) for trainer in trainers])

@@ -16,14 +16,14 @@ from squall.model.checks.registry import check
 from squall.model.events.digest import Record
 from squall.model.events.hang import explain_timeout, timeouts
 from squall.model.events.run import Run, Violation
-from squall.model.one_process.interpreter import interpret
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.engines import ENGINES
+from squall.sim.scenarios.play import play, play_twice
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.scenarios.sources import as_it_was
 from squall.sim.world.real_time import TooLongError, time_limit
 from squall.sim.world.stuck import explain
-from squall.sim.world.watch import Comparer, Diverged, Divergence, Recorder, Watcher, watching
+from squall.sim.world.watch import Divergence, Watcher, watching
 
 #: how many calls that timed out are explained
 _TIMEOUTS_TOLD = 3
@@ -58,11 +58,9 @@ def replay(
             limit,
             as_it_was(scenario) as scenario,
         ):
-            run = engine.run(scenario, stdout=out, stderr=out)
             # Only a second run can show that something is not deterministic.
-            if scenario.expected.property == "determinism":
-                first = run.digest
-                run.digests = (first, engine.run(scenario, stdout=out, stderr=out).digest)
+            twice = scenario.expected.property == "determinism" and watcher is None
+            run = play(scenario, times=2 if twice else 1, stdout=out, stderr=out)
     except Stopped as stop:
         return _broken_off(scenario, stop.records, "stopped")
     except TooLongError:
@@ -71,9 +69,6 @@ def replay(
         run.violations = [Violation("progress", "the run broke off", "an end", run.crash)]
         return run
     run.printed = out.getvalue()
-    if scenario.program is not None:
-        run.expected = interpret(scenario.program)
-        run.cluster = None
     run.violations = check(run)
     return run
 
@@ -165,23 +160,9 @@ class Until(Watcher):
 def first_divergence(scenario: Scenario) -> Divergence | None:
     """Run a scenario twice, comparing every draw and event; the first difference, if there is
     one."""
-    recorder = Recorder()
-    replay(scenario, watcher=recorder)
-    return second_run(scenario, recorder)
-
-
-def second_run(scenario: Scenario, first: Recorder) -> Divergence | None:
-    """Run a scenario again; the first difference from the run that ``first`` has recorded.
-
-    What a script prints is not shown.
-    """
-    comparer = Comparer(first.steps)
-    try:
-        replay(scenario, watcher=comparer)
-        comparer.finish()
-    except Diverged as diverged:
-        return diverged.divergence
-    return None
+    with campaign_settings(scenario.world.device), as_it_was(scenario) as scenario:
+        out = io.StringIO()
+        return play_twice(scenario, stdout=out, stderr=out)[1]
 
 
 class FirstDifference(NamedTuple):

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 
 import squall.sim.engines.port
-import squall.sim.programs.faults  # noqa: F401  what runs programs, for processes that are copied of this one
+import squall.sim.programs.run  # noqa: F401  what runs programs, for processes that are copied of this one
 from squall.model.checks.registry import check
 from squall.model.coverage.behaviour import facts_of, pairs_of
 from squall.model.coverage.features import features
@@ -28,9 +28,9 @@ from squall.model.events.hangs import explain
 from squall.model.events.place import place_of
 from squall.model.events.run import Run, Violation
 from squall.model.one_process.interpreter import interpret
-from squall.model.one_process.outcome import Outcome
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.engines import ENGINES
+from squall.sim.scenarios.play import ahead, play
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import Settings, draw
 from squall.sim.search.schedules import Rescheduled, names_a_seed
@@ -38,21 +38,15 @@ from squall.sim.world import interrupts
 from squall.sim.world.garbage import keep_still, settle
 from squall.sim.world.huge_pages import use_huge_pages
 from squall.sim.world.real_time import TooLongError, time_limit
-from squall.sim.world.watch import Comparer, Diverged, Divergence, Recorder, watching
 
 #: one seed in so many is run twice, and the second run compared with the first as it goes
 REPEAT_EVERY = 100
-#: frames that are kept of each step of a run that is run again; `squall replay` keeps more
-_DEPTH = 6
 #: seconds of real time that a scenario may take, of its own process (sim/world/real_time.py)
 TIMEOUT_S = 60.0
 #: scenarios that a process is given at a time
 _CHUNK = 8
 #: scenarios of a process that are over before huge pages have saved what they cost
 _FEW = 100
-
-#: what scenarios that were interpreted ahead must come to, by the scenario's id; each is taken once
-_ahead: dict[int, tuple[Scenario, Outcome]] = {}
 
 #: what is judged: a seed, whose scenario is drawn first, also with another schedule, or a scenario
 Source = int | Rescheduled | Scenario
@@ -95,53 +89,6 @@ class Verdict(NamedTuple):
         return bool(self.name) and names_a_seed(self.name)
 
 
-def play(scenario: Scenario, *, times: int = 1) -> Run:
-    """Run the scenario of a program in one process and on workers, the latter ``times`` times
-    (once or twice).
-
-    A second run is compared with the first as it goes, and stopped at the first difference
-    (:attr:`Run.divergence`). What no program should cause is in :attr:`Run.crash` of what comes
-    back.
-    """
-    expected = expected_of(scenario)
-    engine = ENGINES[scenario.engine]
-    if times == 1:
-        run = engine.run(scenario)
-    else:
-        first = Recorder(depth=_DEPTH)
-        with watching(first):
-            run = engine.run(scenario)
-        divergence = _run_again(scenario, first)
-        first.steps.clear()  # it and the run refer to each other
-        digest = run.digest
-        run.digests = (digest, digest) if divergence is None else (digest,)
-        run.divergence = None if divergence is None else str(divergence)
-    run.expected = expected
-    run.cluster = None  # nothing needs the workers any more: their memory can be freed
-    return run
-
-
-def expected_of(scenario: Scenario) -> Outcome:
-    """What the scenario of a program must come to, as one process has it."""
-    known = _ahead.pop(id(scenario), None)
-    if known is not None:
-        return known[1]
-    assert scenario.program is not None, "scripts are run by their engine, and checked as they are"
-    return interpret(scenario.program)
-
-
-def _run_again(scenario: Scenario, first: Recorder) -> Divergence | None:
-    """The first difference of a second run from the first, if there is one."""
-    comparer = Comparer(first.steps)
-    try:
-        with watching(comparer):
-            ENGINES[scenario.engine].run(scenario)
-        comparer.finish()
-    except Diverged as diverged:
-        return diverged.divergence
-    return None
-
-
 def drawn_ahead(sources: Iterable[Source], settings: Settings) -> Iterator[Source]:
     """The scenarios of seeds, drawn and run in one process several at a time: that takes half the
     time, since the code stays in the processor's caches. Where drawing raises, the seed itself."""
@@ -153,11 +100,11 @@ def drawn_ahead(sources: Iterable[Source], settings: Settings) -> Iterator[Sourc
                 source if isinstance(source, Scenario) else draw(source, settings)
                 for source in chunk
             )
-        _ahead.clear()
+        ahead.clear()
         for each in drawn:
             if isinstance(each, Scenario) and each.program is not None:
                 with suppress(Exception):  # it is raised where the scenario is played
-                    _ahead[id(each)] = (each, interpret(each.program))
+                    ahead[id(each)] = (each, interpret(each.program))
         for source in chunk:
             yield drawn.popleft() if drawn else source
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
-from squall.model.protocol.passes.explore import Situation, situation
 from squall.model.protocol.passes.number_set import Numbers
+from squall.model.protocol.passes.refusal import NotAllowedError
 from squall.model.protocol.passes.state import Context, Stage
 from squall.model.protocol.passes.table import RULES, Rules
-from squall.model.protocol.refusal import NotAllowedError
 
 
 class Followed:
@@ -25,8 +22,6 @@ class Followed:
         #: some process ends in the run, of which others may hear before there is an event: whoever does
         #: tells everybody of the releases that it may not have passed on
         self.ends = False
-        #: how often each step was taken, and where
-        self.taken: Counter[Situation] | None = None
 
     def end_of(self, worker: int) -> None:
         """The process of a worker has ended, or has left its group."""
@@ -38,12 +33,7 @@ class Followed:
     # -- taking steps -------------------------------------------------------------------------
 
     def _try(self, name: str, context: Context, *arguments: int | Numbers) -> bool:
-        if self.taken is None:
-            return self._apply[name](context, *arguments)
-        before = situation(name, RULES[name].shape, context, arguments)
-        done = self._apply[name](context, *arguments)
-        self.taken[before] += done
-        return done
+        return self._apply[name](context, *arguments)
 
     def _step(self, name: str, context: Context, *arguments: int | Numbers) -> None:
         """Raises NotAllowedError if the model does not allow it."""

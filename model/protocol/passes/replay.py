@@ -25,6 +25,7 @@ from squall.model.protocol.passes.carried import GRADIENTS, Call, Calls
 from squall.model.protocol.passes.following import Followed, shown
 from squall.model.protocol.passes.leads import ROOT, Leads
 from squall.model.protocol.passes.number_set import NONE, Numbers
+from squall.model.protocol.passes.refusal import NotAllowedError
 from squall.model.protocol.passes.state import (
     BY_USER,
     Context,
@@ -34,7 +35,6 @@ from squall.model.protocol.passes.state import (
     Way,
 )
 from squall.model.protocol.passes.table import RULES, Rules
-from squall.model.protocol.refusal import NotAllowedError
 from squall.real import tracing
 from squall.real.tracing import EventType
 

@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from operator import attrgetter
-from typing import NamedTuple
 
 from squall.model.protocol.passes.number_set import NONE, Numbers
 
@@ -263,36 +262,3 @@ class Context:
             tuple(sorted(self.cleanups.items())),
             self.told,
         )
-
-
-class World(NamedTuple):
-    """What bounds an exploration."""
-
-    workers: int = 2
-    contexts: int = 1
-    #: autograd messages of each context
-    pairs: int = 2
-    #: of each context
-    passes: int = 1
-    #: that may happen: see ``FAULTS`` in :mod:`squall.model.protocol.passes.faults`
-    faults: int = 0
-    #: whether programs keep to what FAST mode asks: see :func:`may` in
-    #: :mod:`squall.model.protocol.passes.explore`
-    careful: bool = True
-
-
-@dataclass(slots=True, eq=False)
-class State:
-    """A state of a world: its contexts, and the faults that may still come."""
-
-    contexts: list[Context]
-    faults: int = 0
-
-    def key(self) -> tuple[object, ...]:
-        """Equal for equal states."""
-        return (self.faults, *(each.key() for each in self.contexts))
-
-
-def initial(world: World) -> State:
-    """Nothing has been made yet."""
-    return State([Context() for _ in range(world.contexts)], world.faults)

@@ -23,7 +23,7 @@ from squall.real.rpc import api as rpc
 from squall.real.worker import current_worker
 from squall.sim.cluster import Cluster
 from squall.sim.faults.plan import Crash, Delay, Drop, Fail, Moment, Plan
-from squall.sim.programs.faults import run_with_faults
+from squall.sim.programs.run import run_program
 from squall.sim.scenario import Expected
 from squall.sim.scenarios.file import load_scenario
 from squall.sim.scenarios.replay import replay
@@ -470,7 +470,7 @@ def test_survivors_release_what_a_worker_made_that_ended() -> None:
     """Worker 0 ends in the middle of a step; what it had reached is released everywhere."""
     program = recovery_program(3, (0, 1, 2))
     plan = Plan(workers=(Crash(worker=0, at_s=0.0025),))
-    whole = run_with_faults(program, plan, seed=1, latency="constant:0.001", rpc_timeout_s=2.0)
+    whole = run_program(program, faults=plan, seed=1, latency="constant:0.001", rpc_timeout_s=2.0)
     assert whole.recovery is not None
     assert whole.recovery.core == (1, 2)
     run = Run(whole.cluster.trace.records, recovery=whole.recovery)

@@ -16,9 +16,9 @@ from squall.model.events.digest import Record
 from squall.model.events.passes import Graph, Node, joint_passes, passes_of
 from squall.model.events.run import Run
 from squall.real.tracing import DEPENDENCIES_COMPUTED
+from squall.sim.scenarios.play import play
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import draw
-from squall.sim.search.judge import play
 
 _SIZE = 8
 

@@ -20,16 +20,17 @@ from squall.real.autograd.context import DistAutogradContext
 from squall.real.autograd.dist_engine import DistEngine
 from squall.real.autograd.engine import AccumulateGrad, Engine
 from squall.real.autograd.functions import SendRpcBackward
+from squall.real.autograd.messages import PropagateGradientsResp
 from squall.real.future import Future
 from squall.real.rpc.call_table import CallTable
 from squall.real.rpc.errors import RpcError
 from squall.real.rpc.request_callback import RequestCallback
-from squall.real.rpc.rref_owners import OwnerTables
 from squall.real.rpc.rref_users import UserTables
 from squall.real.tracing import TABLES_COUNTED
+from squall.sim.scenarios.play import play
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import draw
-from squall.sim.search.judge import judge, play
+from squall.sim.search.judge import judge
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -180,8 +181,14 @@ def keep_gradients_of_a_failed_pass(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DistAutogradContainer, "new_context", start)
 
 
-def answer_without_registering(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(OwnerTables, "add_fork_of_owner_if_not_present", lambda *_: None)
+def answer_gradients_at_once(patch: pytest.MonkeyPatch) -> None:
+    original = RequestCallback.process_backward_autograd_req
+
+    def process(self: RequestCallback, request: Any) -> Future[Any]:
+        original(self, request)
+        return self._completed(PropagateGradientsResp().to_message())
+
+    patch.setattr(RequestCallback, "process_backward_autograd_req", process)
 
 
 FAULTS: dict[str, Patch] = {
@@ -192,7 +199,7 @@ FAULTS: dict[str, Patch] = {
     "rrefs": run_functions_before_their_arguments_are_confirmed,
     "contexts": tell_nobody_of_a_release,
     "futures": hide_what_went_wrong,
-    "protocol": answer_without_registering,
+    "protocol": answer_gradients_at_once,
     "progress": never_answer_a_gradient,
     "determinism": release_in_any_order,
     "retry": keep_gradients_of_a_failed_pass,

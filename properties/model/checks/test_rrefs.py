@@ -119,10 +119,36 @@ def test_nothing_happens_twice() -> None:
     assert tell([*CREATED, CREATED[4]])[1] == ["a value was set twice"]
     deleted = (ULLA, tracing.USER_DELETED, (RREF, ULLAS))
     assert tell([*CREATED, deleted, deleted])[1] == ["a fork was deleted twice"]
-    forgotten = (OLGA, tracing.FORK_DELETED, (RREF, ULLAS))
-    assert tell([*CREATED, deleted, forgotten, forgotten])[1] == [
-        "a fork was deleted that is not known"
-    ]
+    assert tell([*SHARED, *GONE, GONE[1]])[1] == ["a fork was deleted that is not known"]
+
+
+#: after so many events of SHARED: what comes next, and what is wrong with that
+OUT_OF_TURN: list[tuple[int, list[Told], str]] = [
+    (3, [CREATED[4]], "a fork of a value without an owner"),
+    (7, [(OLGA, tracing.FORK_ADDED, (RREF, UWES))], "a fork was registered before its user"),
+    (
+        7,
+        [(UWE, tracing.USER_CREATED, (RREF, UWES, OLGA, OLGA))],
+        "a user of another owner or parent",
+    ),
+    (10, [SHARED[11]], "a child accepted that its owner has not confirmed"),
+    (12, [*GONE[:4], GONE[2]], "a value was kept after its last fork"),
+    (5, [(OLGA, tracing.OWNER_FAILED, (RREF, "late"))], "a creation failed that was over"),
+    (4, [(OLGA, tracing.OWNER_PENDING, (RREF,))], "a value was waited for in vain"),
+    (6, [(ULLA, tracing.USER_DISCARDED, (RREF, ULLAS))], "the order of a user's stages"),
+]
+
+
+@pytest.mark.parametrize(("after", "events", "breach"), OUT_OF_TURN)
+def test_an_event_comes_in_its_turn(after: int, events: list[Told], breach: str) -> None:
+    assert tell([*SHARED[:after], *events])[1][0] == breach
+
+
+def test_an_owner_without_a_value_waits_for_its_creation() -> None:
+    told_of: list[Told] = [*CREATED[:2], SHARED[6], (OLGA, tracing.OWNER_CREATED, (RREF,)), GONE[4]]
+    failed = (OLGA, tracing.OWNER_FAILED, (RREF, "lost"))
+    assert tell([*told_of, failed])[1] == []
+    assert tell([*told_of, CREATED[2]])[1][0] == "an owner that waits for its creation was freed"
 
 
 def test_a_pending_user_is_kept() -> None:

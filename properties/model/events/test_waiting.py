@@ -17,9 +17,9 @@ from squall.properties.support.scripts import run_file
 from squall.real.rpc import api as rpc
 from squall.sim.cli.reports.script import script_json
 from squall.sim.cluster import Cluster
+from squall.sim.scenarios.play import play
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import draw
-from squall.sim.search.judge import play
 from squall.sim.world.rules import Drop
 from squall.sim.world.stuck import Deadlock
 

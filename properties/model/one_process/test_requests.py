@@ -10,9 +10,9 @@ from squall.model.checks.messages import MESSAGES
 from squall.model.one_process.requests import is_known, requests_of
 from squall.model.program.program import Backward, Input, Leaf, Op, Program, Step, Trainer
 from squall.properties.support.planted import first_said
+from squall.sim.scenarios.play import play
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import draw
-from squall.sim.search.judge import play
 
 
 def program(*ops: Op, where: str = "here") -> Program:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from squall.model.protocol import faults, rules
-from squall.model.protocol.rules import RULES, Rules
-from squall.model.protocol.state import (
+from squall.properties.model.protocol import faults, rules
+from squall.properties.model.protocol.rules import RULES, Rules
+from squall.properties.model.protocol.state import (
     NOBODY,
     OWNER,
     Fork,

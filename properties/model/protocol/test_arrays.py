@@ -9,10 +9,10 @@ from functools import cache
 import numpy as np
 import pytest
 
-from squall.model.protocol import arrays, explore, invariants, search
-from squall.model.protocol.layout import Frontier, Layout, folded
-from squall.model.protocol.rules import RULES
-from squall.model.protocol.state import Known, Stage, State, Value, World, initial
+from squall.properties.model.protocol import arrays, explore, invariants, search
+from squall.properties.model.protocol.layout import Frontier, Layout, folded
+from squall.properties.model.protocol.rules import RULES
+from squall.properties.model.protocol.state import Known, Stage, State, Value, World, initial
 
 #: between them every rule is taken
 SMALL = (World(2, 1, 2, 1, 1), World(3, 1, 2, 0, 0), World(2, 2, 1, 1, 0), World(2, 1, 3, 0, 0))

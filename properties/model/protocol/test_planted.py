@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from squall.model.protocol.explore import NOTHING_ENDS, Exploration, explore, successors
-from squall.model.protocol.invariants import breaches, left
-from squall.model.protocol.rules import Rules
-from squall.model.protocol.state import World, initial
+from squall.properties.model.protocol.explore import NOTHING_ENDS, Exploration, explore, successors
+from squall.properties.model.protocol.invariants import breaches, left
 from squall.properties.model.protocol.planted import PLANTED, TOO_STRICT
+from squall.properties.model.protocol.rules import Rules
+from squall.properties.model.protocol.state import World, initial
 
 #: without faults first: what is found there has the shorter story
 WORLDS = (World(2, 1, 2, 0, 1), World(2, 1, 2, 1, 1))

@@ -11,18 +11,18 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from squall.model.checks.protocol import replayed
-from squall.model.protocol.arrays import OneFork, steps_of_fork, successors
-from squall.model.protocol.explore import explore
-from squall.model.protocol.explore import folded as one_folded
-from squall.model.protocol.layout import Frontier, Layout, folded
-from squall.model.protocol.replay import Replay
-from squall.model.protocol.rules import RULES
-from squall.model.protocol.state import Known, Stage, Value, World, initial
+from squall.properties.model.protocol.arrays import OneFork, steps_of_fork, successors
+from squall.properties.model.protocol.explore import explore
+from squall.properties.model.protocol.explore import folded as one_folded
+from squall.properties.model.protocol.layout import Frontier, Layout, folded
+from squall.properties.model.protocol.paths import replayed
 from squall.properties.model.protocol.planted import TOO_STRICT
+from squall.properties.model.protocol.replay import Replay
+from squall.properties.model.protocol.rules import RULES
+from squall.properties.model.protocol.state import Known, Stage, Value, World, initial
+from squall.sim.scenarios.play import play
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import draw, settings_of
-from squall.sim.search.judge import play
 from squall.sim.world.garbage import settle
 
 #: a step: the rule, the stage of the fork, what the owner knows of it, and what there is of the value

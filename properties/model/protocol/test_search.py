@@ -9,12 +9,12 @@ from math import factorial
 import numpy as np
 import pytest
 
-from squall.model.protocol.arrays import successors
-from squall.model.protocol.explore import explore
-from squall.model.protocol.explore import folded as one_folded
-from squall.model.protocol.layout import Frontier, Layout, folded
-from squall.model.protocol.search import search
-from squall.model.protocol.state import Stage, World, initial
+from squall.properties.model.protocol.arrays import successors
+from squall.properties.model.protocol.explore import explore
+from squall.properties.model.protocol.explore import folded as one_folded
+from squall.properties.model.protocol.layout import Frontier, Layout, folded
+from squall.properties.model.protocol.search import search
+from squall.properties.model.protocol.state import Stage, World, initial
 from squall.properties.support.paths import DOCS
 
 #: by workers, references, forks of each, faults, fetches: states, steps between them, and levels: the

@@ -9,10 +9,10 @@ import pytest
 from squall.real.rpc.message import Message
 from squall.real.rpc.store import Store
 from squall.real.rpc.wire_names import find_by_wire_name, label_module, wire_name
+from squall.sim.scenarios.play import play
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.corpus import corpus
 from squall.sim.search.draw import draw, settings_of
-from squall.sim.search.judge import play
 from squall.sim.world.network import Network
 
 

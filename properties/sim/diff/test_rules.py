@@ -34,9 +34,9 @@ from squall.sim.diff.planted import REQUIRED, plant
 from squall.sim.diff.quirks import QUIRKS, applied
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.file import load_scenario
+from squall.sim.scenarios.play import play
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import Settings, draw
-from squall.sim.search.judge import play
 
 PROPERTIES = Path(__file__).parents[2]
 

@@ -29,10 +29,10 @@ from squall.sim.pictures.faults import faults_of
 from squall.sim.pictures.passes import advance, moments, start
 from squall.sim.pictures.rrefs import CONFIRMED, VALUE
 from squall.sim.pictures.spans import CONFIRM, FUNCTION, NODE, REPLY, spans_of
+from squall.sim.scenarios.play import play
 from squall.sim.scenarios.replay import replay
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import Settings, draw
-from squall.sim.search.judge import play
 
 VIEWS = (
     pictures.space_time,

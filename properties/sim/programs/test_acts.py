@@ -29,8 +29,8 @@ from squall.properties.strategies import HypothesisChoices
 from squall.sim.export.scenario import export
 from squall.sim.faults.plan import Drop, Plan
 from squall.sim.scenario import Scenario
+from squall.sim.scenarios.play import play
 from squall.sim.search.draw import draw
-from squall.sim.search.judge import play
 
 Acts = tuple[Act, ...]
 

@@ -21,7 +21,8 @@ from squall.model.program.program import (
 from squall.real import tracing
 from squall.sim.programs import failing
 from squall.sim.scenario import Scenario
-from squall.sim.search.judge import judge, play
+from squall.sim.scenarios.play import play
+from squall.sim.search.judge import judge
 
 
 def _scenario(kind: FailingCall, by: FailsBy, worker: int) -> Scenario:

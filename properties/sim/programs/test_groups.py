@@ -30,8 +30,9 @@ from squall.properties.support.scripts import run_file
 from squall.real import tracing
 from squall.sim.export.scenario import export
 from squall.sim.scenario import Scenario, World
+from squall.sim.scenarios.play import play
 from squall.sim.search.draw import Settings, draw
-from squall.sim.search.judge import judge, play
+from squall.sim.search.judge import judge
 
 _ENDINGS = {
     "graceful": Ending(),

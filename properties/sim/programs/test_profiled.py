@@ -15,7 +15,8 @@ from squall.real import tracing
 from squall.sim.cluster import Cluster
 from squall.sim.programs.profiled import AtLeast, Profiled
 from squall.sim.scenario import Scenario
-from squall.sim.search.judge import judge, play
+from squall.sim.scenarios.play import play
+from squall.sim.search.judge import judge
 
 
 def _scenario(*, fails: bool = False) -> Scenario:
@@ -82,7 +83,7 @@ def test_what_is_inside() -> None:
 _FIRST_IN_ITS_PROCESS = """
 import json, sys
 from squall.properties.sim.programs.test_profiled import _scenario
-from squall.sim.search.judge import play
+from squall.sim.scenarios.play import play
 print(json.dumps([play(_scenario()).digest for _ in range(2)]))
 """
 

@@ -30,10 +30,11 @@ from squall.real import tracing
 from squall.sim.cluster import Cluster
 from squall.sim.programs.stories.play import perform
 from squall.sim.scenario import Scenario
+from squall.sim.scenarios.play import play
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.corpus import corpus, corpus_for
 from squall.sim.search.draw import Settings, draw
-from squall.sim.search.judge import judge, judge_in_time, play
+from squall.sim.search.judge import judge, judge_in_time
 from squall.sim.search.mutants.families import MUTANTS
 
 ALL = [scenario for scenario in corpus().values() if scenario.engine == "port"]

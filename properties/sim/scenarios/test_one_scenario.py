@@ -26,12 +26,13 @@ from squall.sim.scenario import Scenario, World
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.failure import Failure
 from squall.sim.scenarios.file import dump_scenario, load_scenario
+from squall.sim.scenarios.play import play
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.scenarios.store import Place, Store
 from squall.sim.search.campaign import Campaign
 from squall.sim.search.corpus import corpus_for
 from squall.sim.search.draw import Settings, draw
-from squall.sim.search.judge import REPEAT_EVERY, drawn_ahead, judge, play
+from squall.sim.search.judge import REPEAT_EVERY, drawn_ahead, judge
 from squall.sim.stock.cluster import NativeCluster
 
 #: those whose programs once depended on the engine

@@ -20,6 +20,7 @@ from squall.sim.cli.main import main
 from squall.sim.pictures.narrate import column_log, narrate
 from squall.sim.scenario import Expected, Scenario
 from squall.sim.scenarios.file import dump_scenario, load_scenario
+from squall.sim.scenarios.play import play
 from squall.sim.scenarios.replay import (
     Until,
     digest_matches,
@@ -29,7 +30,6 @@ from squall.sim.scenarios.replay import (
 )
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import Settings, draw
-from squall.sim.search.judge import play
 from squall.sim.world.watch import Comparer, Diverged, Recorder, stack_lines, watching
 
 #: seeds that are replayed in two processes; before a release, a thousand
@@ -51,7 +51,7 @@ with campaign_settings():
 FIRST = """
 import os, random, sys
 from squall.sim.search.draw import Settings, draw
-from squall.sim.search.judge import play
+from squall.sim.scenarios.play import play
 stream = random.Random(7)
 for _ in range(int(sys.argv[1])):
     seed, profile = stream.randrange(2**32), stream.choice([None, None, "mild", "rough"])

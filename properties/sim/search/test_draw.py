@@ -18,6 +18,7 @@ from squall.properties.support.commands import squall
 from squall.sim.cli.main import main
 from squall.sim.faults.file import check_plan, dump_plan
 from squall.sim.faults.plan import KINDS, Drop, Plan, PoolSize
+from squall.sim.scenarios.play import play
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.campaign import run_campaign
 from squall.sim.search.draw import (
@@ -30,7 +31,7 @@ from squall.sim.search.draw import (
     draw_world_of_script,
     expanded,
 )
-from squall.sim.search.judge import judge, judge_all, play
+from squall.sim.search.judge import judge, judge_all
 
 SEEDS = range(150)
 

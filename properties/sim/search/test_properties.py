@@ -28,9 +28,9 @@ from squall.properties.support.replay_lines import Replayable
 from squall.sim.faults.plan import Order, Plan, Schedule
 from squall.sim.scenario import Expected, Scenario, World
 from squall.sim.scenarios.file import dump_scenario, load_scenario, name_of
+from squall.sim.scenarios.play import play
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import may_leave_early
-from squall.sim.search.judge import play
 from squall.sim.search.mutants.families import MUTANTS
 from squall.sim.search.mutants.mutant import Mutant
 

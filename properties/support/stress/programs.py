@@ -16,7 +16,8 @@ from squall.properties.support.stress.workers import ThreadWorkers, options
 from squall.real.rpc import api as rpc
 from squall.real.rpc.all_gather import _barrier
 from squall.sim.programs.host import Host, place
-from squall.sim.programs.run import gradients_of, main_of
+from squall.sim.programs.leaves import gradients_of
+from squall.sim.programs.run import main_of
 
 T = TypeVar("T")
 

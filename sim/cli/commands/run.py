@@ -174,17 +174,12 @@ def run(
 
 def _play(scenario: Scenario, *, twice: bool, json: bool) -> tuple[Run, Divergence | None]:
     """Run the script; ``twice``: once more, up to where the second run parts from the first."""
-    from squall.sim.scenarios.engines import ENGINES
-    from squall.sim.world.watch import Recorder, watching
+    from squall.sim.scenarios.play import play, play_twice
 
-    recorder = Recorder() if twice else None
-    divergence = None
+    stdout = sys.stderr if json else sys.stdout
     with stdout_to_stderr() if json else nullcontext(), each_warning_once():
-        with nullcontext() if recorder is None else watching(recorder):
-            ran = ENGINES[scenario.engine].run(scenario, stdout=sys.stderr if json else sys.stdout)
-        if recorder is not None and ran.outcome != "interrupted":
-            from squall.sim.scenarios.replay import second_run
-
-            divergence = second_run(scenario, recorder)
+        ran = (
+            play_twice(scenario, stdout=stdout) if twice else (play(scenario, stdout=stdout), None)
+        )
     sys.stdout.flush()
-    return ran, divergence
+    return ran

@@ -15,8 +15,7 @@ from squall.model.program.variants import under_faults
 from squall.real.tracing import MESSAGE_DELIVERED, MESSAGE_SENT
 from squall.sim.faults.concrete import concrete as concrete_plan
 from squall.sim.faults.plan import Delay, Schedule
-from squall.sim.programs.faults import run_with_faults
-from squall.sim.programs.run import MAX_STEPS
+from squall.sim.programs.run import MAX_STEPS, run_program
 from squall.sim.scenario import Scenario
 from squall.sim.world.latency import parse_latency
 
@@ -49,9 +48,10 @@ def concrete(scenario: Scenario) -> Iterator[Scenario]:
 def _run(scenario: Scenario) -> Run:
     """A run as a campaign does one under faults, with a log of its order."""
     assert scenario.program is not None
-    return run_with_faults(
+    return run_program(
         scenario.program,
-        scenario.faults,
+        faults=scenario.faults,
+        recovers=True,
         raises=False,
         seed=scenario.seed,
         latency=scenario.world.latency,

@@ -35,10 +35,10 @@ from squall.sim.faults.plan import (
 from squall.sim.scenario import Expected, Scenario, World
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.failure import with_expectation
+from squall.sim.scenarios.play import play
 from squall.sim.scenarios.replay import replay
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.again import planted
-from squall.sim.search.judge import play
 from squall.sim.search.mutants.families import MUTANTS
 from squall.sim.search.shrink.concrete import concrete
 from squall.sim.search.shrink.cost import cost, is_drawn

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from squall.model.protocol.breadth import NOTHING_ENDS, Exploration
-from squall.model.protocol.passes.explore import explore, successors
-from squall.model.protocol.passes.invariants import breaches, left
-from squall.model.protocol.passes.state import World, initial
 from squall.model.protocol.passes.table import Rules
+from squall.properties.model.protocol.breadth import NOTHING_ENDS, Exploration
+from squall.properties.model.protocol.passes.explore import explore, successors
+from squall.properties.model.protocol.passes.invariants import breaches, left
 from squall.properties.model.protocol.passes.planted import PLANTED
+from squall.properties.model.protocol.passes.world import World, initial
 
 #: without faults first: what is found there has the shorter story
 WORLDS = (World(2, 1, 1), World(2, 1, 2), World(3, 1, 2), World(2, 1, 2, 2, 1), World(2, 1, 3))

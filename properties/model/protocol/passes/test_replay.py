@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from squall.model.protocol.passes.number_set import Numbers
+from squall.model.protocol.passes.refusal import NotAllowedError
 from squall.model.protocol.passes.replay import READERS, Replay
-from squall.model.protocol.refusal import NotAllowedError
 from squall.real import tracing
 from squall.real.tracing import EventType
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from squall.model.protocol import breadth
-from squall.model.protocol.passes.explore import explore, system
-from squall.model.protocol.passes.invariants import left
-from squall.model.protocol.passes.state import World
 from squall.model.protocol.passes.table import SMART
+from squall.properties.model.protocol import breadth
+from squall.properties.model.protocol.passes.explore import explore, system
+from squall.properties.model.protocol.passes.invariants import left
+from squall.properties.model.protocol.passes.world import World
 from squall.properties.support.paths import DOCS
 
 #: by workers, contexts, messages and passes of each, faults, and whether programs are careful: states,

@@ -10,9 +10,10 @@ import torch
 
 from squall.model.events.stream_order import StreamEvent, races
 from squall.properties.planted.devices import MUTANTS
+from squall.sim.scenarios.play import play
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import Settings, draw
-from squall.sim.search.judge import judge, play
+from squall.sim.search.judge import judge
 from squall.sim.world.device import seen_as_a_gpu
 from squall.sim.world.kernel_watch import KernelWatch
 from squall.sim.world.stand_in.backend import begin_run

@@ -7,7 +7,7 @@ import sys
 _CODE = """
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import Settings, draw
-from squall.sim.search.judge import play
+from squall.sim.scenarios.play import play
 
 with campaign_settings("stand-in"):
     for seed in range(6):

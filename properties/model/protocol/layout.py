@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 import numpy.typing as npt
 
-from squall.model.protocol.state import (
+from squall.properties.model.protocol.state import (
     NOBODY,
     OWNER,
     UNMADE,

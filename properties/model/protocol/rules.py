@@ -21,8 +21,8 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
-from squall.model.protocol.faults import FAULTS
-from squall.model.protocol.state import (
+from squall.properties.model.protocol.faults import FAULTS
+from squall.properties.model.protocol.state import (
     NOBODY,
     OWNER,
     UNMADE,

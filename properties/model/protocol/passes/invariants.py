@@ -12,10 +12,9 @@ from squall.model.protocol.passes.state import (
     Pass,
     Progress,
     Stage,
-    State,
     Way,
-    World,
 )
+from squall.properties.model.protocol.passes.world import State, World
 
 #: of a part that has done what there was to do
 _DONE = (Progress.DONE, Progress.FOLLOWED)

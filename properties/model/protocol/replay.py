@@ -19,9 +19,17 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from squall.model.protocol.refusal import NotAllowedError
-from squall.model.protocol.rules import RULES, Rules
-from squall.model.protocol.state import NOBODY, OWNER, Fork, Known, Reference, Stage, Value
+from squall.model.protocol.passes.refusal import NotAllowedError
+from squall.properties.model.protocol.rules import RULES, Rules
+from squall.properties.model.protocol.state import (
+    NOBODY,
+    OWNER,
+    Fork,
+    Known,
+    Reference,
+    Stage,
+    Value,
+)
 from squall.real import tracing
 from squall.real.tracing import EventType
 

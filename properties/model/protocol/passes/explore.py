@@ -7,9 +7,6 @@ from dataclasses import replace
 from itertools import combinations, permutations
 from typing import NamedTuple
 
-from squall.model.protocol import breadth
-from squall.model.protocol.breadth import Exploration, System
-from squall.model.protocol.passes.invariants import breaches, left, measure
 from squall.model.protocol.passes.number_set import Numbers
 from squall.model.protocol.passes.state import (
     UNMADE,
@@ -19,12 +16,13 @@ from squall.model.protocol.passes.state import (
     Pass,
     Progress,
     Stage,
-    State,
     Way,
-    World,
-    initial,
 )
 from squall.model.protocol.passes.table import RULES, Kind, Rules, Shape
+from squall.properties.model.protocol import breadth
+from squall.properties.model.protocol.breadth import Exploration, System
+from squall.properties.model.protocol.passes.invariants import breaches, left, measure
+from squall.properties.model.protocol.passes.world import State, World, initial
 
 
 class Step(NamedTuple):
@@ -267,7 +265,7 @@ def system(world: World, rules: Rules = RULES) -> System[State, Step]:
 
 
 def explore(world: World, rules: Rules = RULES) -> Exploration:
-    """Look at every state once; see :func:`squall.model.protocol.breadth.explore`."""
+    """Look at every state once; see :func:`squall.properties.model.protocol.breadth.explore`."""
     return breadth.explore(system(world, rules))
 
 

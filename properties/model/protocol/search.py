@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from squall.model.protocol.arrays import NAMING, OneFork, successors
-from squall.model.protocol.explore import NOTHING_ENDS, Exploration, retrace
-from squall.model.protocol.explore import folded as one_folded
-from squall.model.protocol.layout import Digits, Frontier, Layout, Mask, Words, folded
-from squall.model.protocol.rules import RULES, Kind
-from squall.model.protocol.state import NOBODY, Known, Stage, Value, World, initial
+from squall.properties.model.protocol.arrays import NAMING, OneFork, successors
+from squall.properties.model.protocol.explore import NOTHING_ENDS, Exploration, retrace
+from squall.properties.model.protocol.explore import folded as one_folded
+from squall.properties.model.protocol.layout import Digits, Frontier, Layout, Mask, Words, folded
+from squall.properties.model.protocol.rules import RULES, Kind
+from squall.properties.model.protocol.state import NOBODY, Known, Stage, Value, World, initial
 
 #: states that are looked at together: their digits stay in the processor's caches
 CHUNK = 1 << 15
@@ -108,7 +108,7 @@ def _way(layout: Layout, levels: list[Words]) -> list[tuple[object, ...]]:
     return [one_folded(layout.state(int(each))).key() for each in reversed(way[:-1])]
 
 
-# -- invariants, as in squall.model.protocol.invariants ---------------------------------------------
+# -- invariants, as in squall.properties.model.protocol.invariants ---------------------------------------------
 
 
 def broken_in(frontier: Frontier) -> list[tuple[str, Mask]]:
@@ -183,7 +183,7 @@ def left_in(frontier: Frontier) -> list[tuple[str, Mask]]:
 
 
 def measured(frontier: Frontier) -> Digits:
-    """:func:`squall.model.protocol.invariants.measure` of all states."""
+    """:func:`squall.properties.model.protocol.invariants.measure` of all states."""
     world = frontier.layout.world
     total = frontier.get("faults").astype(np.uint16) * np.uint16(100)
     total += frontier.get("fetches") * np.uint16(10)

@@ -1,8 +1,8 @@
 """The same states as integers, and the same steps for a whole frontier of them at once.
 
-Python takes some 100 µs for a state and its steps (:mod:`squall.model.protocol.explore`); a hundred
+Python takes some 100 µs for a state and its steps (:mod:`squall.properties.model.protocol.explore`); a hundred
 thousand states a second need ten. So a state is one number of 64 bits, of digits of different bases, one for each field
-of :mod:`squall.model.protocol.state`. A frontier is an array of such numbers. Its digits are taken
+of :mod:`squall.properties.model.protocol.state`. A frontier is an array of such numbers. Its digits are taken
 apart once, into arrays of bytes; the guard of a rule is a few operations on these, of a tenth of a
 nanosecond for a state each, and a step adds to the numbers what it changes of their digits. Sorting
 finds those that are there already, and no number stands for two states. numpy is there anyway; a
@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from squall.model.protocol.faults import FAULTS
-from squall.model.protocol.layout import Digits, Frontier, Mask, Name, Words
-from squall.model.protocol.state import NOBODY, OWNER, Known, Stage, Value
+from squall.properties.model.protocol.faults import FAULTS
+from squall.properties.model.protocol.layout import Digits, Frontier, Mask, Name, Words
+from squall.properties.model.protocol.state import NOBODY, OWNER, Known, Stage, Value
 
 
 class OneFork:
@@ -95,7 +95,7 @@ Emitted = tuple[str, Mask, Changes]
 
 
 def steps_of_fork(each: OneFork, faults: bool) -> Iterator[Emitted]:
-    """All rules about one fork, as in :mod:`squall.model.protocol.rules`."""
+    """All rules about one fork, as in :mod:`squall.properties.model.protocol.rules`."""
     stage, known, value = each["stage"], each["known"], each.of("value")
     requests, acks = each["requests"], each["acks"]
     creator, sent = each.of_creator, stage == Stage.SENT

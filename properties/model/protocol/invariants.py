@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from squall.model.protocol.state import (
+from squall.properties.model.protocol.state import (
     NOBODY,
     UNMADE,
     Fork,

@@ -1,5 +1,5 @@
 """Breadth first through the states of the protocol, one at a time: for reading, for counterexamples,
-and for rules with an error in them. :mod:`squall.model.protocol.arrays` does the same for whole
+and for rules with an error in them. :mod:`squall.properties.model.protocol.arrays` does the same for whole
 frontiers, thirty times as fast.
 """
 
@@ -9,11 +9,11 @@ from collections.abc import Hashable, Iterator, Sequence
 from itertools import permutations, product
 from typing import NamedTuple
 
-from squall.model.protocol import breadth
-from squall.model.protocol.breadth import NOTHING_ENDS, Exploration, System
-from squall.model.protocol.invariants import breaches, left, measure
-from squall.model.protocol.rules import RULES, Kind, Rule, Rules, Shape
-from squall.model.protocol.state import UNMADE, Reference, State, World, initial
+from squall.properties.model.protocol import breadth
+from squall.properties.model.protocol.breadth import NOTHING_ENDS, Exploration, System
+from squall.properties.model.protocol.invariants import breaches, left, measure
+from squall.properties.model.protocol.rules import RULES, Kind, Rule, Rules, Shape
+from squall.properties.model.protocol.state import UNMADE, Reference, State, World, initial
 
 __all__ = ["NOTHING_ENDS", "Exploration", "Step", "explore", "folded", "retrace", "successors"]
 
@@ -167,7 +167,7 @@ def system(world: World, rules: Rules = RULES) -> System[State, Step]:
 
 
 def explore(world: World, rules: Rules = RULES) -> Exploration:
-    """Look at every state once; see :func:`squall.model.protocol.breadth.explore`."""
+    """Look at every state once; see :func:`squall.properties.model.protocol.breadth.explore`."""
     return breadth.explore(system(world, rules))
 
 

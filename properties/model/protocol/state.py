@@ -151,7 +151,7 @@ class World(NamedTuple):
     references: int = 1
     #: that may be made of each reference, the creator's own among them
     forks: int = 2
-    #: that may happen: see ``FAULTS`` in :mod:`squall.model.protocol.rules`
+    #: that may happen: see ``FAULTS`` in :mod:`squall.properties.model.protocol.rules`
     faults: int = 0
     #: that users may begin
     fetches: int = 0

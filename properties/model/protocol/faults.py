@@ -1,9 +1,9 @@
 """What can go wrong with the messages of the RRef protocol, as rules like those of
-:mod:`squall.model.protocol.rules`: each step takes one of the faults that a world allows."""
+:mod:`squall.properties.model.protocol.rules`: each step takes one of the faults that a world allows."""
 
 from __future__ import annotations
 
-from squall.model.protocol.state import NOBODY, OWNER, Fork, Known, Reference, Stage
+from squall.properties.model.protocol.state import NOBODY, OWNER, Fork, Known, Reference, Stage
 
 
 def lose_request(rref: Reference, fork: Fork) -> bool:
