@@ -46,16 +46,16 @@ def content(tensor: Any) -> bytes:
     return ctypes.string_at(dense.data_ptr(), size) if (size := dense.nbytes) else b""
 
 
-def elements(tensor: Any, every: int) -> Elements:
-    """Every so many of them."""
+def elements(tensor: Any, every: int, begin: int = 0, end: int | None = None) -> Elements:
+    """Every so many of them, of all or of those between."""
     dense = _dense(tensor)
     if dense.dtype in _WITHOUT_NUMPY:
         dense = dense.float()
     name = _name(dense.dtype)
-    if every == 1:
+    if every == 1 and (begin, end) == (0, None):
         return name, content(dense)
     memory = (ctypes.c_char * dense.nbytes).from_address(dense.data_ptr())
-    return name, np.frombuffer(memory, np.dtype(name))[::every].tobytes()
+    return name, np.frombuffer(memory, np.dtype(name))[begin:end:every].tobytes()
 
 
 @functools.cache

@@ -38,11 +38,12 @@ _engine: Any = torch.autograd.Variable._execution_engine
 
 class Part(NamedTuple):
     """Of one parameter on one rank: ``own`` is what it would have without any other rank, ``got`` what it has, None
-    if it has no gradient."""
+    if it has no gradient. A rank that has a part of it has the elements from number ``begin`` on."""
 
     dtype: torch.dtype
     own: Any
     got: Any
+    begin: int = 0
 
 
 @dataclass
@@ -195,9 +196,17 @@ def _hook(module: Any) -> str:
     return ", ".join(names)
 
 
-def _sample(tensor: Tensor | None, parameter: Tensor) -> Any:
-    """In as many bits as NumPy has for them; zero if there is none."""
-    if tensor is None:
-        return 0
-    name, content = elements(tensor, max(1, parameter.numel() // _MOST))
+def distance(size: int) -> int:
+    """Between those elements of a parameter that are looked at."""
+    return max(1, size // _MOST)
+
+
+def sample(tensor: Tensor, size: int, begin: int = 0, end: int | None = None) -> Any:
+    """Of elements of a parameter of this size, in as many bits as NumPy has for them."""
+    name, content = elements(tensor, distance(size), begin, end)
     return np.frombuffer(content, name).astype("complex128" if tensor.is_complex() else "float64")
+
+
+def _sample(tensor: Tensor | None, parameter: Tensor) -> Any:
+    """Zero if there is none."""
+    return 0 if tensor is None else sample(tensor, parameter.numel())

@@ -1,5 +1,6 @@
-"""Gradients of a script on the engine ``torch`` beside those of one process: of DistributedDataParallel, whose ranks tell
-what each had without the others (sim/stock/local_gradients.py), of modules with DTensors and of pipelines, of which the last
+"""Gradients of a script on the engine ``torch`` beside those of one process: of DistributedDataParallel and
+FullyShardedDataParallel, whose ranks tell what each had without the others (sim/stock/local_gradients.py,
+sim/stock/fsdp_gradients.py), of modules with DTensors and of pipelines, of which the last
 rank of a pass is given what all have (sim/stock/gathered.py), and what scripts compare with ``squall.reference``.
 """
 
@@ -10,15 +11,21 @@ from typing import Any
 import numpy as np
 import torch
 
-from squall.model.program.compare import EXACT, TOLERANCES, common_factor, compare
+from squall.model.program.compare import (
+    EXACT,
+    TOLERANCES,
+    Tolerance,
+    common_factor,
+    compare,
+)
 from squall.sim.scripts.reference import Comparisons
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.local_gradients import Part
 from squall.sim.stock.rounds import Rounds
 from squall.sim.stock.worker import NativeWorker
 
-#: what DistributedDataParallel is told to do that comes to a mean, too
-_MEANS = ("", "allreduce_hook")
+#: what wrappers are told to do that comes to a mean, too
+_MEANS = ("", "allreduce_hook", "reduce_scatter_hook")
 
 #: the line, the how manieth pass it is, what is done instead of a mean, and by parameter
 Told = tuple[str, int, str, dict[str, Part]]
@@ -79,21 +86,29 @@ class OneProcess:
 def _apart(parts: list[Part | None]) -> tuple[float, str]:
     """How far a gradient is from the mean, and in what it differs on the first rank on which it does."""
     present = [each for each in parts if each is not None]
-    mean = sum(each.own for each in present) / len(parts)
-    dtype, largest = present[0].dtype, 0.0
+    mean = np.asarray(sum(each.own for each in present) / len(parts))
+    usual, furthest = TOLERANCES.get(present[0].dtype, EXACT), 0.0
+    # What cancels out has the rounding errors of what it was.
+    largest = max(float(np.max(np.abs(each.own), initial=0.0)) for each in present)
+    tolerance = Tolerance(usual.relative, usual.absolute + usual.relative * largest)
     for rank, part in enumerate(parts):
         if part is None:  # of a parameter that this rank has not used
             continue
         if part.got is None:
             if np.any(mean):
-                return largest, f"rank {rank} has no gradient"
+                return furthest, f"rank {rank} has no gradient"
             continue
-        got, expected = torch.from_numpy(part.got), torch.from_numpy(np.asarray(mean))
-        found = compare(got, expected, tolerance=TOLERANCES.get(dtype, EXACT))
+        got, expected = torch.from_numpy(part.got), torch.from_numpy(_of(part, mean))
+        found = compare(got, expected, tolerance=tolerance)
         if found.complaint:
             return found.deviation, f"rank {rank}: {found.complaint}"
-        largest = max(largest, found.deviation)
-    return largest, ""
+        furthest = max(furthest, found.deviation)
+    return furthest, ""
+
+
+def _of(part: Part, mean: Any) -> Any:
+    """What a rank has of a mean."""
+    return mean[part.begin : part.begin + len(part.got)]
 
 
 def _factor(gradients: list[list[Part]]) -> float | None:
@@ -101,6 +116,11 @@ def _factor(gradients: list[list[Part]]) -> float | None:
     got = [part.got for parts in gradients for part in parts]
     if not got or any(each is None for each in got):
         return None
-    means = [sum(part.own for part in parts) / len(parts) for parts in gradients for _ in parts]
-    flat = torch.from_numpy(np.concatenate([np.ravel(each) for each in means]))
-    return common_factor(torch.from_numpy(np.concatenate(got)), flat)
+    flat = [
+        np.asarray(_of(part, sum(each.own for each in parts) / len(parts)))
+        for parts in gradients
+        for part in parts
+    ]
+    return common_factor(
+        torch.from_numpy(np.concatenate(got)), torch.from_numpy(np.concatenate(flat))
+    )

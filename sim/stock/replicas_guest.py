@@ -1,7 +1,7 @@
 """Inside a process of a script on the engine ``torch``: tells digests of what other ranks have to have, too.
 
-That is what DistributedDataParallel keeps alike, and the parts of a DTensor that are replicated, those of
-hybrid sharding among them. The coordinator compares them (sim/stock/replicas.py).
+That is what DistributedDataParallel keeps alike, the parts of a DTensor that are replicated, and what
+FullyShardedDataParallel does not shard, those of hybrid sharding among both. The coordinator compares them (sim/stock/replicas.py).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from squall.real.native.here import Here
 from squall.sim.stock.ddp_modules import DdpModules, ranks_of
 from squall.sim.stock.digests import digest, without_modes
+from squall.sim.stock.fsdp_modules import FsdpModules
 from squall.sim.world.places import line_of
 
 #: hooks of DistributedDataParallel under which its replicas are apart on purpose, until somebody averages them
@@ -32,19 +33,20 @@ _LOCAL_HOOKS = ("noop_hook", "post_localSGD_hook")
 _STEP = "Optimizer.profile_hook_step.<locals>.wrapper"
 
 
-def install(here: Here, modules: DdpModules) -> None:
+def install(here: Here, modules: DdpModules, sharded: FsdpModules) -> None:
     """Watch modules and optimizers that are made from now on."""
-    watch = _Watch(here, modules)
+    watch = _Watch(here, modules, sharded)
     modules.on_forward.append(watch.goes_forward)
     register_optimizer_step_post_hook(watch.stepped)
 
 
 class _Watch:
-    def __init__(self, here: Here, modules: DdpModules) -> None:
+    def __init__(self, here: Here, modules: DdpModules, sharded: FsdpModules) -> None:
         self._here = here
         self._modules = modules.names
+        self._sharded = sharded
         self._steps: Counter[tuple[Any, ...]] = Counter()
-        #: by optimizer of DTensors: its number, and names of its parameters
+        #: by optimizer of replicated parts: its number, and names of its parameters
         self._names: WeakKeyDictionary[Optimizer, tuple[int, dict[int, str]]] = WeakKeyDictionary()
         self._numbers = itertools.count()
 
@@ -75,10 +77,10 @@ class _Watch:
                 state = _state(optimizer, {each: have[each] for each in own})
                 ranks = ranks_of(module)
                 self._step(kind, name, own[0], ranks, have | state, [*own, *state])
-        for ranks, replicated in _replicated(stepped).items():
+        for ranks, replicated in _replicated(stepped, self._sharded.replicas()).items():
             number, names = self._names_of(optimizer)
             have = {names[id(each)]: each for each in replicated}
-            what, first = f"the DTensors of optimizer {number}", next(iter(have))
+            what, first = f"the parameters of optimizer {number}", next(iter(have))
             have |= _state(optimizer, have)
             self._step(kind, what, first, ranks, have, [*have])
 
@@ -123,7 +125,8 @@ class _Watch:
                 for name, parameter in module.named_parameters():
                     depth = name.count(".") + 1
                     if id(parameter) in names and depth > depths.get(id(parameter), 0):
-                        names[id(parameter)], depths[id(parameter)] = name, depth
+                        names[id(parameter)] = name.replace("_fsdp_wrapped_module.", "")
+                        depths[id(parameter)] = depth
             self._names[optimizer] = next(self._numbers), names
         return self._names[optimizer]
 
@@ -157,15 +160,18 @@ def _parameters(module: Any) -> dict[str, Tensor]:
     return {name: each for name, each in module.module.named_parameters() if name not in ignored}
 
 
-def _replicated(parameters: list[Any]) -> dict[tuple[int, ...], list[Any]]:
-    """Those that other ranks have the same of, by these ranks."""
+def _replicated(
+    parameters: list[Any], known: dict[int, tuple[int, ...]]
+) -> dict[tuple[int, ...], list[Any]]:
+    """Those that other ranks have the same of, by these ranks. ``known``: of some, by id."""
     found: dict[tuple[int, ...], list[Any]] = {}
     tensor = sys.modules.get("torch.distributed.tensor")
     for each in parameters:
+        ranks = known.get(id(each), ())
         if tensor is not None and isinstance(each, tensor.DTensor):
             ranks = _replicas(each.device_mesh, each.placements)
-            if len(ranks) > 1:
-                found.setdefault(ranks, []).append(each)
+        if len(ranks) > 1:
+            found.setdefault(ranks, []).append(each)
     return found
 
 

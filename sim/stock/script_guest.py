@@ -41,6 +41,8 @@ from squall.sim.scripts.reference import told_to
 from squall.sim.scripts.rounds import compiled
 from squall.sim.stock import (
     ddp_modules,
+    fsdp_gradients,
+    fsdp_modules,
     group_guest,
     local_gradients,
     made_guest,
@@ -184,11 +186,12 @@ class ScriptGuest:
         for scheme in ("env", "tcp", "file"):
             handlers[scheme] = functools.partial(_meet, here)
         group_guest.install(here)
-        modules = ddp_modules.DdpModules()
+        modules, sharded = ddp_modules.DdpModules(), fsdp_modules.FsdpModules()
         if role["replicas"]:
-            replicas_guest.install(here, modules)
+            replicas_guest.install(here, modules, sharded)
         if role["check"]:
             local_gradients.install(here, modules)
+            fsdp_gradients.install(here, sharded)
             sharded_modules.install(here)
             pipelines.install(here)
             self._opened.enter_context(told_to(functools.partial(here.tell, "compared")))

@@ -29,9 +29,12 @@ def _run(which: str) -> Run:
 def test_wrapped_modules_have_the_gradients_of_one_process() -> None:
     run = _run("right")
     assert run.outcome == "ok" and run.gradients is not None
-    # 12 passes through DistributedDataParallel, but for the two whose hook rounds, and 4 of DTensors; 6 comparisons of 2 ranks
-    assert (run.gradients.passes, run.gradients.compared) == (28, 26), run.gradients
-    assert all("fp16_compress_hook may round" in why for why in run.gradients.not_comparable)
+    # 12 passes through DistributedDataParallel and 16 through FullyShardedDataParallel, but for the two of each that
+    # round, and 4 of DTensors; 6 comparisons of 2 ranks
+    assert (run.gradients.passes, run.gradients.compared) == (44, 40), run.gradients
+    *replicas, one, other = run.gradients.not_comparable
+    assert all("fp16_compress_hook may round" in why for why in replicas)
+    assert "mixed precision may round" in one and "mixed precision may round" in other
 
 
 @pytest.mark.usefixtures("compiled_engine")
@@ -46,6 +49,17 @@ def test_other_gradients_are_told_with_the_line() -> None:
     assert len(lines) == 2  # of the passes, and of the comparisons
     # By each rank, of the module that is scaled and of the replicas that have exchanged nothing: 6 parameters
     assert len(texts) == 2 + 2 * 2 * 6
+
+
+@pytest.mark.usefixtures("compiled_engine")
+def test_what_fully_sharded_modules_reduce_wrongly_is_told() -> None:
+    run = _run("flat")
+    assert run.outcome == "gradients differ" and run.gradients is not None
+    assert (run.gradients.compared, run.found) == (4, {})
+    *summed, first = run.gradients.mismatches[:3]
+    factor = "all gradients of FullyShardedDataParallel 0, backward pass {} are 2 times those of one process"
+    assert all(factor.format(n) in text for n, text in enumerate(summed, 1))
+    assert "norm.weight of FullyShardedDataParallel 1, backward pass 1: rank 0: element" in first
 
 
 def test_outside_of_a_run_what_differs_is_raised() -> None:

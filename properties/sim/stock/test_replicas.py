@@ -25,8 +25,9 @@ APART = [
     ("weight (and 1 more of 2) of DistributedDataParallel 4", "after step 1 of SGD"),
     ("variance (and 1 more of 4) of DistributedDataParallel 5", "at a forward pass"),
     ("1.bias of DistributedDataParallel 6", "after step 4 of SGD"),
-    ("0.weight (and 1 more of 8) of the DTensors of optimizer 0", "after step 1 of Adam"),
-    ("0.weight (and 3 more of 4) of the DTensors of optimizer 1", "after step 1 of SGD"),
+    ("0.weight (and 1 more of 8) of the parameters of optimizer 0", "after step 1 of Adam"),
+    ("0.weight (and 3 more of 4) of the parameters of optimizer 1", "after step 1 of SGD"),
+    ("_flat_param of the parameters of optimizer 2", "after step 1 of SGD"),
 ]
 
 

@@ -7,7 +7,13 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.fsdp import (
+    FullyShardedDataParallel,
+    MixedPrecision,
+    ShardingStrategy,
+    fully_shard,
+)
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     RowwiseParallel,
@@ -56,6 +62,17 @@ def replicas(**options):
     return DistributedDataParallel(model(), bucket_cap_mb=0.0003, **options)
 
 
+def flat(strategy="FULL_SHARD", **options):
+    made = model()
+    return FullyShardedDataParallel(
+        made,
+        sharding_strategy=ShardingStrategy[strategy],
+        auto_wrap_policy=ModuleWrapPolicy({nn.Linear}),
+        device_id=torch.device("cpu"),
+        **{"ignored_states": [made.unused], "use_orig_params": True} | options,
+    )
+
+
 def passes(module, own=OWN):
     for _ in range(2):
         module.zero_grad()
@@ -93,7 +110,15 @@ def all_right():
     passes(fully_shard(module))
     compare(module)
     assert (type(module).__name__, type(module.first).__name__) == ("FSDPModel", "FSDPLinear")
-    module = FullyShardedDataParallel(model(), use_orig_params=True, device_id=torch.device("cpu"))
+    for strategy in ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"):
+        passes(flat(strategy, use_orig_params=False))
+        module = flat(strategy)
+        with module.no_sync():
+            passes(module)
+        for _ in range(2):  # added to what there is
+            mse_loss(module(INPUTS[OWN]), TARGETS[OWN]).backward()
+    passes(flat(mixed_precision=MixedPrecision(torch.bfloat16)))
+    module = flat()
     passes(module)
     compare(module)
     plan = {"first": ColwiseParallel(), "last": RowwiseParallel()}
@@ -125,6 +150,17 @@ def some_wrong():
     compare(module)
 
 
-{"right": all_right, "wrong": some_wrong}[sys.argv[1]]()
+def flat_ones_wrong():
+    module = flat("NO_SHARD")
+    module.register_comm_hook(None, lambda _, gradient: dist.all_reduce(gradient))
+    passes(module)
+    reduce_scatter = dist.reduce_scatter_single
+    dist.reduce_scatter_single = lambda output, given, group: reduce_scatter(
+        output, given * (rank != 1), group=group
+    )  # without what rank 1 has
+    passes(flat(use_orig_params=False))
+
+
+{"right": all_right, "wrong": some_wrong, "flat": flat_ones_wrong}[sys.argv[1]]()
 print("went on", flush=True)
 dist.destroy_process_group()

@@ -12,7 +12,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import (
 from torch.distributed.algorithms.join import Join
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy, fully_shard
 from torch.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor, Replicate, distribute_module
 from torch.nn.parallel import DistributedDataParallel
@@ -112,6 +112,11 @@ def resized() -> None:
     train(FullyShardedDataParallel(model, device_id=torch.device("cpu")))
 
 
+def not_sharded() -> None:
+    options = {"sharding_strategy": ShardingStrategy.NO_SHARD, "device_id": torch.device("cpu")}
+    train(FullyShardedDataParallel(net(), use_orig_params=True, **options))
+
+
 def hybrid() -> None:
     model = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1))
     mesh = init_device_mesh("cpu", (2, 1), mesh_dim_names=("copies", "parts"))
@@ -138,6 +143,7 @@ for program in (
     ignored,
     sharded,
     resized,
+    not_sharded,
     hybrid,
     replicated,
 ):

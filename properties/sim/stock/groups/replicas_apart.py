@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy, fully_shard
 from torch.distributed.tensor import DTensor, Replicate
 from torch.nn.parallel import DistributedDataParallel
 
@@ -105,6 +105,18 @@ def hybrid() -> None:
     train(model)
 
 
+def not_averaged() -> None:
+    """PyTorch averages nothing where shards have one rank (pytorch#154888)."""
+    train(
+        FullyShardedDataParallel(
+            nn.Linear(3, 2),
+            sharding_strategy=ShardingStrategy.HYBRID_SHARD,
+            device_mesh=init_device_mesh("cpu", (2, 1)),
+            device_id=torch.device("cpu"),
+        )
+    )
+
+
 for program in (
     unused,
     not_synchronized,
@@ -115,6 +127,7 @@ for program in (
     one_loads,
     no_replicas,
     hybrid,
+    not_averaged,
 ):
     torch.manual_seed(0)
     program()
