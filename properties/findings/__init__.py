@@ -15,7 +15,10 @@ A folder ``NAME/`` (lower case, hyphens) holds
     the same computation in one process with plain autograd, where there is such a thing
 ``scenario.json``
     the same under squall
+``issue/``
+    what a report to PyTorch has besides (:mod:`squall.properties.findings.issue`); not all findings have it
 
+    squall findings issue NAME                                    prints such a report
     python -m squall.properties.findings page                     writes docs/findings.md and the pages
     python -m squall.properties.findings run --torch 2.15.0       (make findings TORCH=2.15.0)
 """

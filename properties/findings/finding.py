@@ -122,10 +122,9 @@ def _text(file: Path) -> str:
     if not file.exists():
         raise FindingError(f"{file} is missing")
     text = file.read_text("utf-8")
-    before, *parts = re.split(r"^## (.+)\n", text, flags=re.M)
-    sections = {head: text.strip() for head, text in zip(parts[::2], parts[1::2], strict=True)}
-    missing = [head for head in REQUIRED if not sections.get(head)]
-    others = [head for head in sections if head not in REQUIRED + OPTIONAL]
+    before, parts = sections(text)
+    missing = [head for head in REQUIRED if not parts.get(head)]
+    others = [head for head in parts if head not in REQUIRED + OPTIONAL]
     if missing or others:
         raise FindingError(
             f"{file}: it has ## {', ## '.join(REQUIRED)} and perhaps ## {', ## '.join(OPTIONAL)}; "
@@ -133,9 +132,15 @@ def _text(file: Path) -> str:
         )
     if not before.startswith("# "):
         raise FindingError(f"{file}: its first line is a title, # ...")
-    if not _PLACE.search(sections["Cause"]):
+    if not _PLACE.search(parts["Cause"]):
         raise FindingError(f"{file}: ## Cause links to a file on GitHub at a commit (40 digits)")
     return text
+
+
+def sections(text: str) -> tuple[str, dict[str, str]]:
+    """What stands before the first ``##`` of a page, and each part by its heading."""
+    before, *parts = re.split(r"^## (.+)\n", text, flags=re.M)
+    return before, {head: part.strip() for head, part in zip(parts[::2], parts[1::2], strict=True)}
 
 
 def _there(file: Path) -> Path | None:

@@ -28,21 +28,22 @@ CONTROL_LIMIT_S = 60.0
 
 @dataclass(eq=False)
 class _Running:
-    """A script in a process group of its own."""
+    """Python with these words, in a process group of its own."""
 
-    script: Path
+    words: list[str]
     python: Path | str
     limit_s: float
+    stderr: int = subprocess.DEVNULL
     out: IO[bytes] = field(default_factory=tempfile.TemporaryFile)
 
     def __post_init__(self) -> None:
         self.ends_s = time.monotonic() + self.limit_s
         self.process = subprocess.Popen(
-            [str(self.python), str(self.script)],
+            [str(self.python), *self.words],
             env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
             stdin=subprocess.DEVNULL,
             stdout=self.out,
-            stderr=subprocess.DEVNULL,
+            stderr=self.stderr,
             start_new_session=True,
         )
 
@@ -56,13 +57,18 @@ class _Running:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
-    def line(self) -> str:
-        """The one line it printed, or why there is none."""
+    def ended(self) -> tuple[int | None, str]:
+        """Its exit code, None if it was stopped, and all that it printed."""
         code = self.process.poll()
         self.stop()
-        self.out.seek(0)
-        lines = _LINE.findall(self.out.read().decode(errors="replace"))
-        self.out.close()
+        with self.out as out:
+            out.seek(0)
+            return code, out.read().decode(errors="replace")
+
+    def line(self) -> str:
+        """The one line it printed, or why there is none."""
+        code, printed = self.ended()
+        lines = _LINE.findall(printed)
         if len(lines) > 1:
             return f"{NO_LINE}: it printed {len(lines)}"
         why = f"stopped after {self.limit_s:g} s" if code is None else f"it ended with code {code}"
@@ -71,11 +77,23 @@ class _Running:
 
 def one_line(script: Path, python: Path | str = sys.executable, *, limit_s: float) -> str:
     """The line that one script prints, or ``no line: …`` and why."""
-    running = _Running(script, python, limit_s)
+    with _finished(_Running([str(script)], python, limit_s)) as running:
+        return running.line()
+
+
+def output(words: list[str], *, limit_s: float) -> tuple[int | None, str]:
+    """The exit code of this Python with these words, None if it took longer, and all that it says."""
+    with _finished(_Running(words, sys.executable, limit_s, subprocess.STDOUT)) as running:
+        return running.ended()
+
+
+@contextlib.contextmanager
+def _finished(running: _Running) -> Iterator[_Running]:
+    """When it has ended, or its time is over; nothing of it is left behind."""
     try:
         while not running.over:
             time.sleep(_TICK_S)
-        return running.line()
+        yield running
     finally:
         running.stop()
 
@@ -101,13 +119,13 @@ def run_all(
             while waiting and len(running) < at_once:
                 one = waiting.pop(0)
                 assert one.stock is not None
-                running[_Running(one.stock, python, patience * one.facts.limit_s)] = one
+                running[_Running([str(one.stock)], python, patience * one.facts.limit_s)] = one
             for script in [script for script in running if script.over]:
                 one = running.pop(script)
                 line = script.line()
                 if one.name not in stocks and one.control:
                     stocks[one.name] = line
-                    running[_Running(one.control, python, patience * CONTROL_LIMIT_S)] = one
+                    running[_Running([str(one.control)], python, patience * CONTROL_LIMIT_S)] = one
                 else:
                     stock = stocks.pop(one.name, None)
                     yield one, Result(line) if stock is None else Result(stock, line)

@@ -150,6 +150,9 @@ WRONG = [
     ("diff 1 --seeds 0:3", "expected either scenarios or --seeds"),
     # bugs and checks
     ("mutants nope", "NAME: there is no mutant"),
+    ("findings nope", "WHAT: expected issue"),
+    ("findings issue nope", "NAME: there is no finding"),
+    ("findings issue", "NAME: expected one of"),
     ("mutants --seed 3", "--seed: got 3 without --drawn"),
     ("mutants --explore --seeds 0:3", "expected no --seeds"),
     ("mutants --drawn 3 --all", "--drawn: expected no NAME"),
