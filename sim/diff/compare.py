@@ -126,25 +126,30 @@ def on_port(scenario: Scenario, quirks: Sequence[Quirk] = QUIRKS) -> Facts:
 
 
 def _without(scenario: Scenario, plain: Facts, ours: Facts) -> dict[Place, tuple[Any, str]]:
-    """What the port comes to without the quirks, and which it is: one without which that fact is another one."""
-    changed = _changed(plain, ours)
-    if not changed:
-        return {}
+    """What the port comes to without the quirks, and which it is: that which alone makes that of it, if one does."""
+    left = _changed(plain, ours)
     found: dict[Place, str] = {}
     names = []
     for quirk in QUIRKS:
-        others = on_port(scenario, [each for each in QUIRKS if each is not quirk])
-        if places := _changed(others, ours):
+        if not left:
+            break
+        alone = on_port(scenario, [quirk])
+        if _changed(plain, alone):
             names.append(quirk.name)
-            for place in places:
-                found.setdefault(place, quirk.name)
-    rest = names[0] if names else QUIRKS[0].name
-    return {place: (value_of(plain, place), found.get(place, rest)) for place in changed}
+            as_ours = [p for p in left if not _differ(p, value_of(alone, p), value_of(ours, p))]
+            found.update(dict.fromkeys(as_ours, quirk.name))
+            left = [place for place in left if place not in found]
+    found.update(dict.fromkeys(left, names[0] if names else QUIRKS[0].name))
+    return {place: (value_of(plain, place), name) for place, name in found.items()}
+
+
+def _differ(place: Place, one: Any, other: Any) -> bool:
+    return _complaint(place, one, other) is not None
 
 
 def _changed(before: Facts, after: Facts) -> list[Place]:
     places = (place for place in {**before, **after} if place[0] not in TRACES)
-    return [p for p in places if _complaint(p, value_of(before, p), value_of(after, p)) is not None]
+    return [p for p in places if _differ(p, value_of(before, p), value_of(after, p))]
 
 
 def compare_engines(scenario: Scenario) -> Comparison:
