@@ -79,7 +79,7 @@ class Case:
     ) -> None:
         #: whether workers shut down while others are at work
         self.early = world.shut_down_early
-        self._faulty = bool(world.faults)
+        self.faulty = bool(world.faults)
         #: steps in which a pass failed on an engine, from that one on (sim/diff/undefined.py)
         self.open_from = open_from
         self.program = program
@@ -248,7 +248,7 @@ class Case:
             line = expected_line(self.story(difference.place), self.home((rest[0], rest[1])))
             return bool(ours == line) or self._waits_on_port(rest[0])
         if kind == "beside":
-            may_raise = self._faulty and str(ours).startswith(RAISED)
+            may_raise = self.faulty and str(ours).startswith(RAISED)
             return ours == AS_IT_SHOULD_BE or may_raise or self._waits_on_port(rest[0])
         if difference.step is None or difference.step not in self.expected.steps:
             return True

@@ -12,6 +12,7 @@ from squall.model.program.stories import PLANTED, RAISED, on_torch
 from squall.sim.diff.case import PASS_IS_OVER, Case, Predicts, bare_text
 from squall.sim.diff.difference import Difference
 from squall.sim.diff.facts import A_VALUE, NO_END, PROFILED_TWICE
+from squall.sim.diff.quirks import QUIRKS
 
 _BACKWARD = "BACKWARD_AUTOGRAD_REQ"
 _ENDINGS = ("outcome", "first error", "failed")
@@ -53,6 +54,9 @@ _OTHER_LINES = {
     "confirmation": ("confirmed-after-its-future", "False"),
     "second pass": ("second-pass", "False; [2.0, 4.0]"),
 }
+
+
+_OF_QUIRKS = frozenset(quirk.name for quirk in QUIRKS)
 
 
 # -- ends of steps --------------------------------------------------------------------------------
@@ -219,12 +223,15 @@ def _other_line(name: str) -> tuple[str, Predicts]:
 
 
 def told_on_torch(case: Case, difference: Difference) -> str | None:
-    """The rule that a story declares beside its line on torch, if that is what came."""
+    """The rule that a story declares beside its line on torch, if that is what came. A quirk makes the same line on
+    the port."""
     if difference.place[0] != "story":
         return None
     home = case.home((difference.place[1], difference.place[2]))
     known = on_torch(case.story(difference.place), home)
-    return known[0] if known is not None and difference.theirs == known[1] else None
+    if known is None or known[0] in _OF_QUIRKS or difference.theirs != known[1]:
+        return None
+    return known[0]
 
 
 def _overtaken_pass(case: Case, difference: Difference) -> bool:

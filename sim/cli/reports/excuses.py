@@ -78,7 +78,8 @@ def _play_all(seeds: range, jobs: int) -> dict[str, Campaign]:
 
 def rule_names() -> list[str]:
     """The names of the quirks and rules by which ``squall diff`` accepts a difference between the engines."""
-    return list(dict.fromkeys(each.name for each in (*QUIRKS, *RULES)))
+    names = [*(quirk.name for quirk in QUIRKS), *(rule.name for rule in RULES)]
+    return list(dict.fromkeys(names))
 
 
 def page(listed: list[Use], seeds: range, text: str = "") -> str:
