@@ -185,6 +185,7 @@ def _of_failing(case: Case, key: Key) -> Iterator[Range]:
     if not faults and not waits and all(end == A_VALUE for end in ends):
         return
     yield ("requests", _CLEANUP), (-workers, -1)
+    yield ("unanswered", _BACKWARD), (-workers, -1)
     first = [value_of(facts, ("first error", *key)) for facts in (case.port, case.torch)]
     if step.retry and first[0] != first[1]:  # an attempt that only one engine makes
         again = sum(map(_messages, step.ops))
@@ -205,7 +206,7 @@ def _of_failing(case: Case, key: Key) -> Iterator[Range]:
         yield ("requests", _BACKWARD), (-gradients, gradients - sent)
         refused = workers * (1 + step.retry)
         yield ("refused", _BACKWARD), (-refused, max(2, workers, len(faults)))
-        yield ("unanswered", _BACKWARD), (-workers, -1)
+
     if ends[1] not in (A_VALUE, NO_END):
         through = max(len(op.via) for op in step.ops)  # and the workers that the call came by
         yield ("refused", _FORWARD), (0, (1 + step.retry) * (1 + through))

@@ -21,6 +21,7 @@ from squall.sim.scenario import Expected, Scenario, Script
 from squall.sim.scenarios.failure import with_expectation
 from squall.sim.scenarios.keeping import Keeper
 from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.scripts.compat.guard import NotSimulatedError
 from squall.sim.search.draw import draw_world_of_script, expanded_plan
 from squall.sim.search.shrink.shrinker import NotFailingError, Shrinker
 from squall.sim.search.why.cause import NotFailingError as NothingWrongError
@@ -151,12 +152,13 @@ def search(
     """Run one scenario after the other up to the first in which something is wrong; how many held,
     and that failure, shrunk, looked into and kept. ``on_run`` is told how many have run, ``on_why`` how many
     runs were made to see what decided the failure, ``on_last`` the small failure, or, if all held, the last
-    run."""
+    run. Raises NotImplementedError if the engine does not simulate what is asked for."""
     tried, run = 0, None
     for scenario in scenarios:
         run, wrong = judged(scenario, strict=strict)
         on_run(tried + 1)
         if wrong:
+            _must_be_simulated(run)
             found = finding(
                 run, tried, strict=strict, shrink_s=shrink_s, found_by=found_by, on_why=on_why
             )
@@ -166,6 +168,14 @@ def search(
     if run is not None:
         on_last(run)
     return tried, None
+
+
+def _must_be_simulated(run: Run) -> None:
+    """What an engine lacks is no defect of the script, whatever the seed."""
+    for error in run.errors:
+        if error.type == NotSimulatedError.__name__:
+            where = f" ({error.where})" if error.where else ""
+            raise NotImplementedError(error.message.strip() + where)
 
 
 def finding(

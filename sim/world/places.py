@@ -131,6 +131,15 @@ def user_place(frame: FrameType | None) -> Place:
     return Place(found.f_code.co_filename, found.f_lineno, found.f_code.co_name)
 
 
+def user_places(frame: FrameType | None) -> tuple[Place, ...]:
+    """The user's lines that a stack goes through, the last one first."""
+    found = []
+    while (frame := user_frame(frame)) is not None:
+        found.append(Place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
+        frame = frame.f_back
+    return tuple(found)
+
+
 def user_frame(frame: FrameType | None) -> FrameType | None:
     """The innermost frame of the user's in a stack; None if there is none."""
     while frame is not None:

@@ -103,3 +103,10 @@ def test_the_port_says_which_engine_has_what_it_lacks() -> None:
     assert ended.returncode == 1
     assert "DistributedDataParallel is not simulated on the engine port" in ended.stderr
     assert "Use --engine torch" in ended.stderr
+
+
+def test_what_the_port_lacks_is_no_failure_that_a_search_finds() -> None:
+    ended = squall("fuzz", "examples/ddp.py", "--workers", "4")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert len(ended.stderr.splitlines()) == 1
+    assert "DistributedDataParallel is not simulated on the engine port" in ended.stderr

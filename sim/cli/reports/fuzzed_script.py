@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress
 
+from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.reports.why import looking
 from squall.sim.cli.script import ScriptRun
 from squall.sim.library.campaign import SHRINK_S, Around, Finding, search
@@ -51,13 +52,16 @@ def searched(
     notes: list[str] = []
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(asked.script.name, total=len(seeds))
-        tried, finding = search(
-            (around.scenario(script, seed) for seed in seeds),
-            shrink_s=shrink_s,
-            on_run=lambda count: bar.update(task, completed=count),
-            on_why=looking(bar),
-            on_last=lambda run: notes.extend(run.inner.hints),
-        )
+        try:
+            tried, finding = search(
+                (around.scenario(script, seed) for seed in seeds),
+                shrink_s=shrink_s,
+                on_run=lambda count: bar.update(task, completed=count),
+                on_why=looking(bar),
+                on_last=lambda run: notes.extend(run.inner.hints),
+            )
+        except NotImplementedError as lacks:
+            raise BadInput("SCRIPT", str(asked.script), str(lacks)) from None
     return tried, finding, notes
 
 

@@ -47,8 +47,8 @@ _COMPILED = {
 _open = 0
 
 
-class NotSimulatedError(RuntimeError):
-    """Something that is not simulated was about to happen."""
+class NotSimulatedError(NotImplementedError):
+    """Something that the engine port does not simulate was about to happen; the text says so, and what to do."""
 
 
 def refuse(what: str) -> None:

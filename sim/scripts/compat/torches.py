@@ -15,6 +15,7 @@ from squall.real.rpc import optimizer, public
 from squall.sim.scripts.compat import collectives, faulty, multiprocess, profilers, stores
 from squall.sim.scripts.compat.facades import Facade, WriteThroughFacade
 from squall.sim.scripts.compat.futures import rpc_async
+from squall.sim.scripts.compat.guard import NotSimulatedError
 from squall.sim.scripts.compat.process import current_process, meeting
 from squall.sim.scripts.compat.rpc_api import make_rpc_api
 from squall.sim.scripts.compat.substitutes import STANDARD, STANDARD_PRIVATE, front
@@ -182,7 +183,7 @@ class DistributedDataParallel(torch.nn.parallel.DistributedDataParallel):
     """Not available: says so."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        raise NotImplementedError(
+        raise NotSimulatedError(
             "torch.nn.parallel.DistributedDataParallel is not simulated on the engine port: its "
             "reducer is compiled code that waits for real processes. Use --engine torch, or "
             "average the gradients with torch.distributed.all_reduce."

@@ -16,6 +16,7 @@ import torch
 
 from squall.real.future import Future
 from squall.sim.scripts.compat.facades import Facade
+from squall.sim.scripts.compat.guard import NotSimulatedError
 
 if TYPE_CHECKING:
     from squall.sim.scripts.compat.modules import ModuleSpace
@@ -26,14 +27,14 @@ _ENGINE = "squall.real.rpc."
 
 
 def script(obj: Any, *args: Any, _frames_up: int = 0, **kwargs: Any) -> Any:
-    """``torch.jit.script``. Raises NotImplementedError for functions that make calls."""
+    """``torch.jit.script``. Raises NotSimulatedError for functions that make calls."""
     compiled: Any = torch.jit.script
     try:
         return compiled(obj, *args, _frames_up=_frames_up + 1, **kwargs)
     except Exception:
         if not any(_makes_calls(function) for function in _functions_of(obj)):
             raise
-        raise NotImplementedError(
+        raise NotSimulatedError(
             f"{getattr(obj, '__qualname__', obj)!s} is compiled to TorchScript and makes a call of "
             "torch.distributed.rpc itself, or returns a Future: such calls are operators of "
             "PyTorch's compiled engine. Run this script with --engine torch, or make the call "

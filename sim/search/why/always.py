@@ -150,9 +150,9 @@ def waiting_at(run: Run) -> list[Place]:
 
 
 def _by_member(witness: Witness) -> list[dict[int, list[Operation]]]:
-    """The collectives of each group, by member."""
+    """The collectives of each group, by member, in the order in which they go together with those of others."""
     groups: dict[str, dict[int, list[Operation]]] = {}
-    for each in witness.operations:
+    for each in sorted(witness.operations, key=lambda each: each.number):
         came = groups.setdefault(each.group, {}).setdefault(each.member, [])
         if each.kind not in ("send", "recv") and each.place.file:
             came.append(each)
@@ -187,12 +187,14 @@ def _differ(lists: Sequence[Sequence[str]]) -> int | None:
     return next((n for n, each in enumerate(zip(*lists, strict=True)) if len(set(each)) > 1), None)
 
 
-def _collectives(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
+def _collectives(
+    witness: Witness, names: Mapping[int, str], *, callers: bool = False
+) -> Iterator[Hint]:
     """The first collective of a group for which its members came from different lines, or to which some have not
-    come."""
+    come. ``callers``: the lines that have called these functions tell them apart, too."""
     for members in _by_member(witness):
         for number in range(max(map(len, members.values()))):
-            hint = _collective(number, members, names)
+            hint = _collective(number, members, names, callers)
             if hint is not None:
                 yield hint
                 break
@@ -200,25 +202,28 @@ def _collectives(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
 
 def mixed_up(failing: Witness, passing: Witness, names: Mapping[int, str]) -> Hint | None:
     """Members of a group whose collectives do not go together, where they do in a run that passes."""
-    if next(_collectives(passing, names), None) is not None:
-        return None
-    return next((hint for hint in _collectives(failing, names) if len(hint.places) > 1), None)
+    for callers in (False, True):
+        if next(_collectives(passing, names, callers=callers), None) is None:
+            for hint in _collectives(failing, names, callers=callers):
+                if len(hint.places) > 1:
+                    return hint
+    return None
 
 
 def _collective(
-    number: int, members: Mapping[int, list[Operation]], names: Mapping[int, str]
+    number: int, members: Mapping[int, list[Operation]], names: Mapping[int, str], callers: bool
 ) -> Hint | None:
     """What is wrong with a collective of a group, if anything."""
     came = {member: each[number] for member, each in members.items() if number < len(each)}
-    counts = Counter((each.kind, each.place) for each in came.values())
-    kind, place = counts.most_common(1)[0][0]
-    others = [
-        (member, each) for member, each in came.items() if (each.kind, each.place) != (kind, place)
-    ]
+    lines = {member: each.from_line(callers=callers) for member, each in came.items()}
+    usual = Counter(lines.values()).most_common(1)[0][0]
+    kind, place, _ = usual
+    others = {member: line for member, line in lines.items() if line != usual}
     if others:
-        told = ", ".join(f"that of {name(m, names)} is `{o.kind}` at {o.place}" for m, o in others)
-        text = f"Collective {number + 1} of the group is `{kind}` at {place}, and {told}."
-        return Hint(text, (*(each.place for _, each in others), place))
+        told = ", ".join(f"that of {name(m, names)} is {_said(line)}" for m, line in others.items())
+        text = f"Collective {number + 1} of the group is {_said(usual)}, and {told}."
+        found = [each for line in (*others.values(), usual) for each in line[1:] if each.file]
+        return Hint(text, tuple(dict.fromkeys(found)))
     missing = [name(member, names) for member in members if member not in came]
     if missing and not any(each.good for each in came.values()):
         return Hint(
@@ -226,6 +231,11 @@ def _collective(
             (place,),
         )
     return None
+
+
+def _said(line: tuple[str, Place, Place]) -> str:
+    kind, place, caller = line
+    return f"`{kind}` at {place}{f', called at {caller}' if caller.file else ''}"
 
 
 def _not_over(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:

@@ -162,6 +162,8 @@ class Search:
             if later is None:
                 return
             self.moment, self.settled, self.latest = later, False, self.steps
+        self._narrow(points)
+        self.settled = True
 
     def _one_late(self, points: Sequence[int]) -> Moment | None:
         """A step that makes the run pass if it comes late, while all else is quick, the latest one first; or any

@@ -133,8 +133,14 @@ class Operation:
     words: Mapping[str, str] = field(default_factory=dict)
     #: whether it has ended without an error
     good: bool = False
+    #: the lines that have called the function which has begun it, the nearest first
+    callers: tuple[Place, ...] = ()
     #: of a message: whether its memory was changed before it was read
     changed: bool = False
+
+    def from_line(self, *, callers: bool) -> tuple[str, Place, Place]:
+        """What it is, and the line that it comes from: also that which had called the function there, if asked for."""
+        return self.kind, self.place, self.callers[0] if callers and self.callers else NOWHERE
 
 
 class Left(NamedTuple):

@@ -37,7 +37,7 @@ from squall.sim.search.why.values import (
     variables,
     words_near,
 )
-from squall.sim.world.places import NOWHERE, Place, is_library, user_place
+from squall.sim.world.places import NOWHERE, Place, is_library, user_place, user_places
 from squall.sim.world.primitives import SimTask
 from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.steering import Path, SteeredTime, is_reply
@@ -203,11 +203,13 @@ class Witness(Account):
 
     def _operation_started(self, worker: int, task: int, values: Any) -> None:
         group, member, kind, number, _ = values
-        place = user_place(_frame())
+        place, *callers = user_places(_frame()) or (NOWHERE,)
         if not place.file:  # in a thread of its own
             place = self.begun.get(task, NOWHERE)
         words = words_near(_frame())
-        operation = Operation(group, member, kind, number, task, place, self._count, words=words)
+        operation = Operation(
+            group, member, kind, number, task, place, self._count, words=words, callers=(*callers,)
+        )
         late = _find(_frame(), _SENDS)
         if late is not None:
             operation.changed = late.f_locals["tensor"]._version != late.f_locals["version"]
