@@ -40,6 +40,12 @@ def ranks_of(module: Any) -> tuple[int, ...]:
     return tuple(dist.get_process_group_ranks(module.process_group))
 
 
+def has_group(module: Any) -> bool:
+    """Whether its group has not been destroyed: a loop that begins anew after an error may leave a wrapper behind."""
+    groups: Any = vars(dist.distributed_c10d)["_world"]
+    return module.process_group in groups.pg_group_ranks
+
+
 def after_method(function: Any, told: list[Callable[[Any], object]]) -> Any:
     """A method after which all of ``told`` are called with its object."""
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from squall.sim.stock.after_import import after_import
+from squall.sim.stock.ddp_modules import has_group
 
 
 class FsdpModules:
@@ -34,7 +35,7 @@ class FsdpModules:
         """By id of what optimizers step: the ranks that have the same of it."""
         return {
             id(each): ranks
-            for root in [*self.names]
+            for root in filter(has_group, [*self.names])
             for module, handle in handles_of(root)
             for ranks in [_replicas(module, handle)]
             for each in (handle.flat_param, *(handle.flat_param._params or ()))

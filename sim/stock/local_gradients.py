@@ -23,7 +23,7 @@ from torch.autograd.graph import _engine_run_backward
 from torch.nn import Module
 
 from squall.real.native.here import Here
-from squall.sim.stock.ddp_modules import DdpModules, ranks_of
+from squall.sim.stock.ddp_modules import DdpModules, has_group, ranks_of
 from squall.sim.stock.digests import elements, without_modes
 from squall.sim.world.places import line_of
 
@@ -143,7 +143,7 @@ class _LocalGradients:
         if module is None or about is not self._pass:
             return
         self._pass = _Pass()
-        if not self._exchanges:
+        if not self._exchanges or not has_group(module):
             return
         self._count += 1
         # Of a rank whose loss depends on no parameter nobody hears: passes are matched by the collectives before.

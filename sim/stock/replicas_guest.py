@@ -22,7 +22,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from squall.real.native.here import Here
-from squall.sim.stock.ddp_modules import DdpModules, ranks_of
+from squall.sim.stock.ddp_modules import DdpModules, has_group, ranks_of
 from squall.sim.stock.digests import digest, without_modes
 from squall.sim.stock.fsdp_modules import FsdpModules
 from squall.sim.world.places import line_of
@@ -73,7 +73,7 @@ class _Watch:
         for module, name in list(self._modules.items()):
             have = _parameters(module)
             own = [each for each, parameter in have.items() if id(parameter) in ids]
-            if own and not _is_local(module):
+            if own and has_group(module) and not _is_local(module):
                 state = _state(optimizer, {each: have[each] for each in own})
                 ranks = ranks_of(module)
                 self._step(kind, name, own[0], ranks, have | state, [*own, *state])

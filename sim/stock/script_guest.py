@@ -47,6 +47,7 @@ from squall.sim.stock import (
     local_gradients,
     made_guest,
     pipelines,
+    real_connections,
     replicas_guest,
     script_children,
     script_programs,
@@ -186,6 +187,7 @@ class ScriptGuest:
         for scheme in ("env", "tcp", "file"):
             handlers[scheme] = functools.partial(_meet, here)
         group_guest.install(here)
+        real_connections.install()
         modules, sharded = ddp_modules.DdpModules(), fsdp_modules.FsdpModules()
         if role["replicas"]:
             replicas_guest.install(here, modules, sharded)

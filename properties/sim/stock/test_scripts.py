@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from squall.properties.support.commands import squall
-from squall.properties.support.scripts import script_scenario
+from squall.properties.support.scripts import run_file, script_scenario
 from squall.sim.faults.plan import Crash, Pause, Plan, Shutdown
 from squall.sim.scripts.run import run_script
 from squall.sim.stock.plan import kinds_left_out, left_out
@@ -44,6 +44,17 @@ def test_pytorchs_own_tests_run_on_its_engine(test: str) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["tests"] == {f"DistAutogradTest.{test}": "passed"}
+
+
+def test_servers_of_compiled_code_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "torchft").mkdir()
+    (tmp_path / "torchft" / "_torchft.py").write_text("class LighthouseServer: pass\n")
+    (tmp_path / "script.py").write_text(
+        "from torchft._torchft import LighthouseServer\nLighthouseServer(min_replicas=2)\n"
+    )
+    run = run_file(tmp_path / "script.py", workers=1, engine="torch", stderr=io.StringIO())
+    (error,) = run.errors
+    assert error.message.startswith("torchft._torchft.LighthouseServer is not simulated: ")
 
 
 def test_what_a_plan_asks_of_the_inside_of_a_worker_is_named() -> None:

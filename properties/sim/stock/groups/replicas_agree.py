@@ -131,6 +131,15 @@ def replicated() -> None:
     optimizer.step()
 
 
+def begins_anew() -> None:
+    model = nn.Linear(3, 1)
+    left = DistributedDataParallel(model)
+    dist.destroy_process_group()
+    dist.init_process_group("gloo")
+    train(DistributedDataParallel(model))
+    assert left.module is model
+
+
 for program in (
     accumulates,
     buffers_apart,
@@ -146,6 +155,7 @@ for program in (
     not_sharded,
     hybrid,
     replicated,
+    begins_anew,
 ):
     torch.manual_seed(0)
     program()
