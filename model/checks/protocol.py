@@ -49,12 +49,10 @@ def replayed(run: Run, replay: Replay) -> Iterator[Violation]:
             _, worker, task, type, values = records[n]
             if others and takes_end(run, replay, n):
                 continue
-            if others and type not in ABOUT_CALLS:
-                if worker in replay.gone:
-                    replay.lost.add(values[0])
-                if values[0] in replay.lost:
-                    continue
-            READERS[type](replay, worker, task, *values)
+            if type not in ABOUT_CALLS and worker in replay.gone:
+                replay.lost.add(values[0])
+            if type in ABOUT_CALLS or values[0] not in replay.lost:
+                READERS[type](replay, worker, task, *values)
         replay.finish()
     except NotAllowedError as error:
         what = f"{records[n][3].name} is no step of the model"

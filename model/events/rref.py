@@ -264,11 +264,9 @@ class Protocol:
             return
         self._not_kept(accepted)
         if accepted.stage in (Stage.NEW, Stage.PENDING):
-            self._broken(
-                "a child accepted that its owner has not confirmed",
-                f"user {child} confirmed first",
-                f"it is {accepted.stage.value}",
-            )
+            has = "has not confirmed" if accepted.added else "does not know"
+            what = f"a child accepted that its owner {has}"
+            self._broken(what, f"user {child} confirmed first", f"it is {accepted.stage.value}")
 
     def _not_kept(self, child: Fork) -> None:
         """Nobody keeps a parent for it any more."""
