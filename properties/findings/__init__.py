@@ -3,7 +3,8 @@
 A folder ``NAME/`` (lower case, hyphens) holds
 
 ``finding.toml``
-    the fields of :class:`squall.properties.findings.finding.Facts`
+    the fields of :class:`squall.properties.findings.finding.Facts`: how bad it is, what PyTorch's own words
+    say of it
 ``README.md``
     its page: a title; what happens, ``## On stock PyTorch``; ``## Cause``, with links to lines of PyTorch's
     sources at a commit; ``## What would mend it``; and, if need be, ``## Reports`` and ``## In the port``.

@@ -13,8 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 HERE = Path(__file__).resolve().parent
 
 #: worst first; the table is sorted by it
-Severity = Literal["wrong-gradient", "wrong-value", "memory", "hang", "leak", "error"]
+Severity = Literal["wrong-gradient", "wrong-value", "memory", "hang", "leak", "error", "difference"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+
+#: what PyTorch's own words say: they promise something else; they describe it; it is meant to be so
+Words = Literal["promised", "documented", "by design"]
 
 #: the headings of a README: what it must tell, and what it may
 REQUIRED = ("On stock PyTorch", "Cause", "What would mend it")
@@ -32,6 +35,11 @@ class Facts(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     severity: Severity
+    #: what PyTorch's own words say of it, and the sentence, behind the name of what it stands at
+    words: Words | None = None
+    sentence: str = ""
+    #: the finding that has the same cause
+    same_cause_as: str = ""
     #: it takes functions whose names begin with an underscore to bring it about; those that only
     #: count what is left do not matter
     private_api: bool = False
@@ -83,6 +91,10 @@ def findings(here: Path = HERE) -> list[Finding]:
         FindingError: a folder lacks something, or something in it is wrong
     """
     found = [read(file.parent) for file in sorted(here.glob("*/finding.toml"))]
+    names = {one.name for one in found}
+    for one in found:
+        if one.facts.same_cause_as and one.facts.same_cause_as not in names:
+            raise FindingError(f"{one.folder}: same_cause_as: no {one.facts.same_cause_as!r}")
     return sorted(
         found,
         key=lambda one: (
@@ -108,6 +120,8 @@ def read(folder: Path) -> Finding:
     except (ValidationError, tomllib.TOMLDecodeError) as error:
         raise FindingError(f"{folder / 'finding.toml'}: {error}") from None
     text = _text(folder / "README.md")
+    if (facts.words is None) != (not facts.sentence):
+        raise FindingError(f"{folder / 'finding.toml'}: words and sentence stand together")
     finding = Finding(name, text.partition("\n")[0].removeprefix("# "), facts, folder)
     for file, why in (("stock.py", NO_STOCK), ("scenario.json", NO_SCENARIO)):
         if (folder / file).exists() == (why in text):

@@ -13,13 +13,17 @@ PAGE = DOCS / "findings.md"
 FOLDERS = "../properties/findings"
 #: the two parts of a README that are made
 _FILES = re.compile(r"\A\n\[.*\[all findings\]\(.*\)\n")
-_SAID = re.compile(r"^On torch [\d.]+:\n\n(?: {4}.*\n)+\n", re.M)
+_SAID = re.compile(r"(?:^On torch [\d.]+:\n\n(?: {4}.*\n)+\n)+", re.M)
 
 HEAD = """\
 # What squall finds in PyTorch
 
 This page is made of the folders of [properties/findings/](../properties/findings): do not edit it,
 `python -m squall.properties.findings page` writes it.
+
+PyTorch says of `torch.distributed.rpc` that its APIs "are stable and in maintenance mode". So what is found here is
+small and stays: the columns of four releases hardly differ, a report may wait for long, and a mend has a chance
+if it is a few lines with a test. `squall findings issue NAME` writes such reports, of those that are ready.
 
 Each finding has a page of its own, with what PyTorch does, the lines that cause it, what would mend it and the
 public reports of it. It is the README of a folder, and beside it is what shows the finding:
@@ -36,10 +40,23 @@ To run them:
     make findings TORCH=2.15.0                               all of them on a torch of their own
 
 The worst come first: gradients that are silently wrong, other values and effects that are wrong, memory, hangs,
-leaks, misleading errors. Then come those that need names of PyTorch which begin with an underscore, and last what
-only squall's agent can show. The columns of versions say what `stock.py` printed there, and "one process" what
+leaks, errors that mislead or are missing, and differences from one process that PyTorch means to have. Then come
+those that need names of PyTorch which begin with an underscore, and last what only squall's agent can show. "Its
+words" says what PyTorch's documentation says: it promises something else, it describes what happens, or it is so by
+design; [below](#pytorchs-own-words) stand the sentences. The columns of versions say what `stock.py` printed there, and "one process" what
 `control.py` printed. An empty field means that it was not run, or that there is no such script. Where a page
 names no public report, a search found none, which is not proof.
+"""
+
+SENTENCES = """\
+## PyTorch's own words
+
+The sentence stands at the name before the colon, in [rpc](https://docs.pytorch.org/docs/stable/rpc.html),
+[futures](https://docs.pytorch.org/docs/stable/futures.html) or
+[distributed.optim](https://docs.pytorch.org/docs/stable/distributed.optim.html).
+
+| finding | | sentence |
+|---|---|---|
 """
 
 WITHDRAWN = """\
@@ -67,7 +84,13 @@ def pages() -> dict[Path, str]:
     results = load()
     found = findings()
     rows = [f"| `{name}` | {why} |" for name, why in sorted(NO_FINDINGS.items())]
-    table = "\n".join([HEAD, _table(found, results), WITHDRAWN + "\n".join(rows) + "\n"])
+    said = [
+        f"| {_link(one.name)} | {one.facts.words} | {_escaped(one.facts.sentence)} |"
+        for one in found
+        if one.facts.words
+    ]
+    parts = [SENTENCES + "\n".join(said), WITHDRAWN + "\n".join(rows)]
+    table = "\n".join([HEAD, _table(found, results), *(f"{part}\n" for part in parts)])
     return {PAGE: table, **{one.page: _page(one, results) for one in found}}
 
 
@@ -84,6 +107,7 @@ def _table(found: list[Finding], results: Results) -> str:
         "finding",
         "what",
         "kind",
+        "its words",
         *(f"torch {version}" for version in versions),
         "one process",
     ]
@@ -91,14 +115,24 @@ def _table(found: list[Finding], results: Results) -> str:
     for one in found:
         apart = ", private names" if one.facts.private_api else ""
         apart += "" if one.stock else ", only under squall"
-        page = f"{FOLDERS}/{one.name}/{one.page.name}"
-        cells = [f"[{one.name}]({page})", one.title, one.facts.severity + apart]
+        cause = one.facts.same_cause_as
+        title = one.title + (f" (same cause as {_link(cause)})" if cause else "")
+        cells = [_link(one.name), title, one.facts.severity + apart, one.facts.words or ""]
         ran = [results[version].get(one.name) for version in versions]
-        cells += ["" if result is None else result.word for result in ran]
+        none = "" if one.stock else "no script"
+        cells += [none if result is None else result.word for result in ran]
         controls = {result.control.partition(" ")[0] for result in ran if result and result.control}
         cells.append(" or ".join(sorted(controls)))
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _link(name: str) -> str:
+    return f"[{name}]({FOLDERS}/{name}/README.md)"
+
+
+def _escaped(sentence: str) -> str:
+    return re.sub(r"([*_\[\]|])", r"\\\1", sentence)
 
 
 def _page(one: Finding, results: Results) -> str:
@@ -119,6 +153,13 @@ def _said(one: Finding, results: Results) -> str:
     ran = [version for version in sorted(results, key=version_key) if one.name in results[version]]
     if not ran:
         return ""
-    result = results[ran[-1]][one.name]
-    control = f"    {result.control}   (one process)\n" if result.control else ""
-    return f"On torch {ran[-1]}:\n\n    {result.stock}\n{control}\n"
+    told = [ran[-1]]
+    before = [version for version in ran if results[version][one.name].word == "BUG"]
+    if before and before[-1] != ran[-1]:
+        told.insert(0, before[-1])
+    text = ""
+    for version in told:
+        result = results[version][one.name]
+        control = f"    {result.control}   (one process)\n" if result.control else ""
+        text += f"On torch {version}:\n\n    {result.stock}\n{control}\n"
+    return text

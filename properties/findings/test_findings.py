@@ -85,7 +85,7 @@ def test_the_pages_are_made_of_the_folders() -> None:
 
 def test_the_table_has_the_worst_first_and_what_cannot_be_shown_last() -> None:
     kinds = [(one.stock is None, one.facts.private_api, one.facts.severity) for one in ALL]
-    worst = ["wrong-gradient", "wrong-value", "memory", "hang", "leak", "error"]
+    worst = ["wrong-gradient", "wrong-value", "memory", "hang", "leak", "error", "difference"]
     assert kinds == sorted(kinds, key=lambda kind: (kind[0], kind[1], worst.index(kind[2])))
     table = PAGE.read_text(encoding="utf-8")
     places = [table.index(f"\n| [{one.name}](") for one in ALL]
@@ -114,6 +114,7 @@ def test_what_is_missing_or_wrong_is_said(tmp_path: Path) -> None:
             ({"facts": FACTS.replace("leak", "sad")}, "severity"),
             ({"facts": FACTS + "colour = 1\n"}, "colour"),
             ({"facts": "severity = "}, "finding.toml"),
+            ({"facts": FACTS + "words = 'promised'\n"}, "stand together"),
             (
                 {"text": TEXT.replace("What would mend", "How to repair")},
                 r"missing: \['What would mend it'\], not known: \['How to repair it'\]",
