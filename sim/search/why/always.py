@@ -12,7 +12,7 @@ from typing import NamedTuple
 from squall.model.events.run import Run
 from squall.sim.search.why.doing import called, name
 from squall.sim.search.why.origins import origin
-from squall.sim.search.why.seen import Operation
+from squall.sim.search.why.seen import Line, Operation
 from squall.sim.search.why.touched import growing
 from squall.sim.search.why.witness import Witness
 from squall.sim.world.places import Place
@@ -210,6 +210,33 @@ def mixed_up(failing: Witness, passing: Witness, names: Mapping[int, str]) -> Hi
     return None
 
 
+def swapped(failing: Witness, passing: Witness, names: Mapping[int, str]) -> list[Hint]:
+    """The first message of a member with a tag that comes from another line than in a run that passes: what it is in
+    each."""
+    for callers in (False, True):
+        there = _sends(passing, callers)
+        for (group, member, tag), lines in _sends(failing, callers).items():
+            others = there.get((group, member, tag), [])
+            for number, (here, other) in enumerate(zip(lines, others, strict=False), 1):
+                if here != other and here in others and other in lines:
+                    what = f"Message {number} with tag {tag} of {name(member, names)}"
+                    return [
+                        Hint(f"{what} is that of {_at(here)}.", _places(here)),
+                        Hint(f"In runs that pass it is that of {_at(other)}.", _places(other)),
+                    ]
+    return []
+
+
+def _sends(witness: Witness, callers: bool) -> dict[tuple[str, int, int], list[Line]]:
+    """By group, member and tag: the lines that its messages come from, in the order in which they go."""
+    found: dict[tuple[str, int, int], list[Line]] = {}
+    for each in witness.operations:
+        if each.kind == "send":
+            key = each.group, each.member, each.number
+            found.setdefault(key, []).append(each.from_line(callers=callers))
+    return found
+
+
 def _collective(
     number: int, members: Mapping[int, list[Operation]], names: Mapping[int, str], callers: bool
 ) -> Hint | None:
@@ -222,8 +249,7 @@ def _collective(
     if others:
         told = ", ".join(f"that of {name(m, names)} is {_said(line)}" for m, line in others.items())
         text = f"Collective {number + 1} of the group is {_said(usual)}, and {told}."
-        found = [each for line in (*others.values(), usual) for each in line[1:] if each.file]
-        return Hint(text, tuple(dict.fromkeys(found)))
+        return Hint(text, _places(*others.values(), usual))
     missing = [name(member, names) for member in members if member not in came]
     if missing and not any(each.good for each in came.values()):
         return Hint(
@@ -233,9 +259,17 @@ def _collective(
     return None
 
 
-def _said(line: tuple[str, Place, Place]) -> str:
-    kind, place, caller = line
-    return f"`{kind}` at {place}{f', called at {caller}' if caller.file else ''}"
+def _said(line: Line) -> str:
+    return f"`{line[0]}` at {_at(line)}"
+
+
+def _at(line: Line) -> str:
+    _, place, caller = line
+    return f"{place}{f', called at {caller}' if caller.file else ''}"
+
+
+def _places(*lines: Line) -> tuple[Place, ...]:
+    return tuple(dict.fromkeys(each for line in lines for each in line[1:] if each.file))
 
 
 def _not_over(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from squall.sim.search.why.always import mixed_up
+from squall.sim.search.why.always import mixed_up, swapped
 from squall.sim.search.why.doing import Doing, called, doing, name
 from squall.sim.search.why.flipped import Flipped, flipped, told
 from squall.sim.search.why.seen import Call
@@ -55,10 +55,13 @@ class Order:
         )
 
     def _told(self) -> tuple[list[str], list[Place]]:
-        """The best that can be said, and the lines that it names: of collectives, of lines, of calls."""
+        """The best that can be said, and the lines that it names: of collectives, of messages, of lines, of calls."""
         mixed = mixed_up(self._failing, self._other, self._names)
         if mixed is not None:
             return [mixed.text, "In runs that pass all come to the same line."], [*mixed.places]
+        messages = swapped(self._failing, self._other, self._names)
+        if messages:
+            return [each.text for each in messages], [p for each in messages for p in each.places]
         flip, shared = self._flipped(), self._shared
         places = [self.first.place, self.second.place]
         if self._between is not None:

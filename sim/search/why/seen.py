@@ -116,6 +116,10 @@ class Raised(NamedTuple):
     missing: str
 
 
+#: what an operation is, and the line that it comes from: where it is called, and where that function is, if that matters
+Line = tuple[str, Place, Place]
+
+
 @dataclass(eq=False)
 class Operation:
     """What a member of a process group has begun. ``number``: of a collective, or the tag of a message. ``ended``: the
@@ -138,8 +142,8 @@ class Operation:
     #: of a message: whether its memory was changed before it was read
     changed: bool = False
 
-    def from_line(self, *, callers: bool) -> tuple[str, Place, Place]:
-        """What it is, and the line that it comes from: also that which had called the function there, if asked for."""
+    def from_line(self, *, callers: bool) -> Line:
+        """``callers``: with the line that had called the function there."""
         return self.kind, self.place, self.callers[0] if callers and self.callers else NOWHERE
 
 
