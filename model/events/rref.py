@@ -123,7 +123,8 @@ class Protocol:
         self.now = -1
         #: what the event that is looked at breaks
         self._breaches: list[Breach] = []
-        #: by task: the event that has to be its next one, of this value, and what is wrong otherwise
+        #: by worker: what has to happen next in its tables of values, to this one, and what is wrong
+        #: otherwise
         self._due: dict[int, tuple[EventType, Id, str]] = {}
 
     def take(
@@ -131,8 +132,8 @@ class Protocol:
     ) -> list[Breach]:
         """The next event, of a type in :data:`TYPES`; others say nothing about RRefs."""
         self._breaches = []
-        if self._due and task in self._due:
-            due, rref, what = self._due.pop(task)
+        if self._due and worker in self._due and type in _OF_OWNERS:
+            due, rref, what = self._due.pop(worker)
             if type is not due or values[0] != rref:
                 self._broken(what, f"{due.name} of {rref} now", f"{type.name} of {values[0]}")
         _RULES[type](self, worker, task, *values)
@@ -319,7 +320,7 @@ class Protocol:
             creator = value.creator
             if creator is not None and creator.stage is not Stage.DELETED and not value.lost:
                 what = "an owner that waits for its creation was freed"
-                self._due[task] = (tracing.OWNER_FAILED, rref, what)
+                self._due[worker] = (tracing.OWNER_FAILED, rref, what)
             return
         for fork in value.forks.values():
             if fork.known:
@@ -356,7 +357,7 @@ class Protocol:
             seen = f"it is {added.stage.value}"
             self._broken("a fork was registered before its user", f"user {fork} pending", seen)
         if not value.present and (not announced or added is value.creator):
-            self._due[task] = (tracing.OWNER_CREATED, rref, "a fork of a value without an owner")
+            self._due[worker] = (tracing.OWNER_CREATED, rref, "a fork of a value without an owner")
         added.added += 1
         if added.known or added.removed:
             seen = "it is there" if added.known else "it was deleted"
@@ -376,7 +377,7 @@ class Protocol:
         removed.known = False
         if value.present and value.set and not value.known and not value.refused and not lost:
             what = "a value was kept after its last fork"
-            self._due[task] = (tracing.OWNER_DELETED, rref, what)
+            self._due[worker] = (tracing.OWNER_DELETED, rref, what)
         removed.removed += 1
         if not lost and removed.in_use and not removed.failed:
             self._broken(
@@ -443,6 +444,7 @@ class Protocol:
 
     def _forget(self, worker: int) -> None:
         """All that a worker had is gone."""
+        self._due.pop(worker, None)
         for value in self.values.values():
             if value.worker == worker:
                 value.present, value.asked_early, value.lost = False, False, True
@@ -478,6 +480,8 @@ class Protocol:
         """What is left, for when nothing is under way and nobody holds a reference."""
         for worker in self.leaving:
             self._forget(worker)
+        for due, rref, what in self._due.values():
+            yield Breach(what, f"{due.name} of {rref} now", "no event")
         for value in self.values.values():
             if value.present:
                 yield Breach("an owner was left", f"{value.id} freed", "it is there", value)
@@ -526,6 +530,17 @@ _RULES: dict[EventType, _Rule] = {
     tracing.FAULT_INJECTED: Protocol.fault,
     tracing.GROUP_LEFT: Protocol.group_left,
 }
+#: what changes an owner's tables, under one lock
+_OF_OWNERS = frozenset(
+    {
+        tracing.OWNER_CREATED,
+        tracing.OWNER_PENDING,
+        tracing.OWNER_FAILED,
+        tracing.OWNER_DELETED,
+        tracing.FORK_ADDED,
+        tracing.FORK_DELETED,
+    }
+)
 #: the events that the state machine reads
 TYPES = tuple(_RULES)
 #: those of them that matter also where no request brings a user

@@ -124,7 +124,7 @@ def test_nothing_happens_twice() -> None:
 
 #: after so many events of SHARED: what comes next, and what is wrong with that
 OUT_OF_TURN: list[tuple[int, list[Told], str]] = [
-    (3, [CREATED[4]], "a fork of a value without an owner"),
+    (3, [SHARED[9]], "a fork of a value without an owner"),
     (7, [(OLGA, tracing.FORK_ADDED, (RREF, UWES))], "a fork was registered before its user"),
     (
         7,
@@ -132,7 +132,7 @@ OUT_OF_TURN: list[tuple[int, list[Told], str]] = [
         "a user of another owner or parent",
     ),
     (10, [SHARED[11]], "a child accepted that its owner has not confirmed"),
-    (12, [*GONE[:4], GONE[2]], "a value was kept after its last fork"),
+    (12, [*GONE[:4], GONE[3]], "a value was kept after its last fork"),
     (5, [(OLGA, tracing.OWNER_FAILED, (RREF, "late"))], "a creation failed that was over"),
     (4, [(OLGA, tracing.OWNER_PENDING, (RREF,))], "a value was waited for in vain"),
     (6, [(ULLA, tracing.USER_DISCARDED, (RREF, ULLAS))], "the order of a user's stages"),
