@@ -62,6 +62,11 @@ def _world(scenario: Scenario) -> list[str]:
         lines.append(f"Found with a bug planted in squall: {scenario.expected.mutant}.")
     if scenario.note:
         lines += scenario.note.splitlines()
+    if scenario.expected.what is not None:
+        lines.append(
+            f"Under squall it fails: {scenario.expected.what}. A script has neither its order of"
+        )
+        lines.append("messages nor what stands below as a comment, so it need not fail.")
     return ["", *lines] if lines else []
 
 
