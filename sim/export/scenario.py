@@ -36,6 +36,7 @@ def export(scenario: Scenario, origin: str, file: str = "FILE") -> str:
         "",
         "It prints the gradients of each worker after each backward pass, and the leaves at the end.",
         *_world(scenario),
+        *_failure(scenario),
     ]
     return program_script(scenario, work, header)
 
@@ -62,12 +63,18 @@ def _world(scenario: Scenario) -> list[str]:
         lines.append(f"Found with a bug planted in squall: {scenario.expected.mutant}.")
     if scenario.note:
         lines += scenario.note.splitlines()
-    if scenario.expected.what is not None:
-        lines.append(
-            f"Under squall it fails: {scenario.expected.what}. A script has neither its order of"
-        )
-        lines.append("messages nor what stands below as a comment, so it need not fail.")
     return ["", *lines] if lines else []
+
+
+def _failure(scenario: Scenario) -> list[str]:
+    """That a script may show nothing of what squall found."""
+    if scenario.expected.what is None:
+        return []
+    return [
+        "",
+        f"Under squall it fails: {scenario.expected.what}. This script need not: it has no order of",
+        "messages, and of faults and stories that stock PyTorch cannot have only a comment.",
+    ]
 
 
 def _with_comments(scenario: Scenario, script: Script, origin: str, file: str) -> str:
