@@ -43,8 +43,8 @@ The worst come first: gradients that are silently wrong, other values and effect
 leaks, errors that mislead or are missing, and differences from one process that PyTorch means to have. Then come
 those that need names of PyTorch which begin with an underscore, and last what only squall's agent can show. "Its
 words" says what PyTorch's documentation says: it promises something else, it describes what happens, or it is so by
-design; [below](#pytorchs-own-words) stand the sentences. The columns of versions say what `stock.py` printed there, and "one process" what
-`control.py` printed. An empty field means that it was not run, or that there is no such script. Where a page
+design. The sentences stand below the table. The columns of versions say what `stock.py` printed there, and
+"one process" what `control.py` printed. An empty field means that it was not run, or that there is no such script. Where a page
 names no public report, a search found none, which is not proof.
 """
 

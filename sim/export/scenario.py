@@ -36,6 +36,7 @@ def export(scenario: Scenario, origin: str, file: str = "FILE") -> str:
         "",
         "It prints the gradients of each worker after each backward pass, and the leaves at the end.",
         *_world(scenario),
+        *_failure(scenario),
     ]
     return program_script(scenario, work, header)
 
@@ -63,6 +64,17 @@ def _world(scenario: Scenario) -> list[str]:
     if scenario.note:
         lines += scenario.note.splitlines()
     return ["", *lines] if lines else []
+
+
+def _failure(scenario: Scenario) -> list[str]:
+    """That a script may show nothing of what squall found."""
+    if scenario.expected.what is None:
+        return []
+    return [
+        "",
+        f"Under squall it fails: {scenario.expected.what}. This script need not: it has no order of",
+        "messages, and of faults and stories that stock PyTorch cannot have only a comment.",
+    ]
 
 
 def _with_comments(scenario: Scenario, script: Script, origin: str, file: str) -> str:
