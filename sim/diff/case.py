@@ -118,6 +118,11 @@ class Case:
         """All acts of all stories, those inside others included."""
         return [act for _, story in self.stories for act in every(story.acts)]
 
+    @property
+    def is_late(self) -> bool:
+        """Whether a call may end when its caller has given up, by a fault or by a limit."""
+        return self.faulty or any(act.limit_s for act in self.acts)
+
     def by_proxy(self, key: Key) -> int:
         """How many calls go through helpers of references beside a step, but for its stories."""
         step = self.step(key)

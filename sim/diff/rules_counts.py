@@ -89,7 +89,7 @@ def _refused_there(case: Case) -> Iterator[Range]:
 
 def _context_came_back(case: Case, difference: Difference) -> bool:
     """An answer that is recorded in a context which has been released, and what is called there."""
-    late = _revived(case) if case.faulty else 0
+    late = _revived(case) if case.is_late else 0
     ranges: list[Range] = [
         (("wrapped", _ANY), (1, late)),
         (("requests", "CALL"), (-late, -1)),

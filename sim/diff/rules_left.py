@@ -189,8 +189,8 @@ def _handed_on(case: Case) -> int:
 
 
 def _context_came_back(case: Case, difference: Difference) -> bool:
-    """A call that is handled after the release makes the context anew: under faults others are late."""
-    if not case.faulty or difference.place[0] != "left" or difference.place[2] != _CONTEXTS:
+    """A call that is handled after the release makes the context anew: where its caller has given up others are late."""
+    if not case.is_late or difference.place[0] != "left" or difference.place[2] != _CONTEXTS:
         return False
     return bool(0 < difference.theirs <= case.trace("revived", difference.place[1]))
 

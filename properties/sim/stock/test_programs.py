@@ -28,6 +28,7 @@ from squall.properties.support.saved_files import numbers_of, saved_files
 from squall.properties.support.waiting import PATIENCE_S, wait_for
 from squall.sim.diff import rules as native_rules
 from squall.sim.diff.compare import compare_engines
+from squall.sim.diff.quirks import QUIRKS
 from squall.sim.faults.plan import Crash, Plan
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.engines import ENGINES
@@ -131,7 +132,7 @@ def test_it_comes_to_what_its_file_says(number: int) -> None:
 def test_every_rule_is_written_down() -> None:
     text = (ROOT / "docs" / "divergences.md").read_text()
     told = set(re.findall(r"^\| `([\w-]+)` \|", text, re.M))
-    assert told == {rule.name for rule in native_rules.RULES} | rules_on_torch()
+    assert told == {each.name for each in (*QUIRKS, *native_rules.RULES)} | rules_on_torch()
 
 
 def test_nothing_outlives_a_coordinator_that_is_killed() -> None:
