@@ -47,7 +47,14 @@ def told(
         which = "The answer to" if sent.is_reply else "The call of"
         said.append(f"{which} {called(call, names)} {_did(fault)}.")
         same = [each for each in like(call, witness) if each.id >= call.id][:2]
-        if len(same) > 1:
+        other = _but_for_one(call, witness) if len(same) == 1 else None
+        if other is not None:
+            again, before, now = other
+            said.append(
+                f"{name(call.src, names)} called it again ({again.place}), with {now} instead of {before}."
+            )
+            same.append(again)
+        elif len(same) > 1:
             where = f" ({same[1].place})" if same[1].place.file else ""
             twice = all(each.began >= 0 for each in same)
             ran = f": `{call.said}` ran twice on {name(call.dst, names)}" if twice else ""
@@ -55,6 +62,18 @@ def told(
         calls += same
     places = [call.place for call in calls if call.place.file]
     return said, calls, list(dict.fromkeys(places))
+
+
+def _but_for_one(call: Call, witness: Witness) -> tuple[Call, str, str] | None:
+    """The next call of the same function from the same line, if one argument alone is another one: which it was, and
+    which it is, as a retry has that draws an identity of its own."""
+    line = (call.src, call.dst, call.function, call.task, call.place)
+    for each in witness.calls.values():
+        if each.id > call.id and (each.src, each.dst, each.function, each.task, each.place) == line:
+            both = list(zip(call.arguments.split(", "), each.arguments.split(", "), strict=False))
+            others = [pair for pair in both if pair[0] != pair[1]]
+            return (each, *others[0]) if len(others) == 1 < len(both) else None
+    return None
 
 
 def _did(fault: Fault) -> str:
