@@ -9,7 +9,10 @@ from pathlib import Path
 #: the folder of the package ``squall``, as the interpreter names it: links are not followed
 PACKAGE = Path(__file__).parents[1]
 #: what the paths of its files begin with; no test is squall's own
-OWN_FILES = tuple(str(PACKAGE / name) + os.sep for name in ("real", "sim", "model"))
+OWN_FILES = (
+    *(str(PACKAGE / name) + os.sep for name in ("real", "sim", "model")),
+    str(PACKAGE / "__main__.py"),
+)
 
 
 def described(error: BaseException) -> traceback.TracebackException:

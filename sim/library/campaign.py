@@ -12,7 +12,7 @@ from functools import cached_property
 from squall.model.events.run import Violation
 from squall.sim.faults.draw import Profile
 from squall.sim.faults.plan import NO_FAULTS, Plan
-from squall.sim.library.errors import TOLD_ELSEWHERE, of_a_fault, problems
+from squall.sim.library.errors import TOLD_ELSEWHERE, not_simulated, of_a_fault, problems
 from squall.sim.library.hypotheses import outside
 from squall.sim.library.run import Failed, Run, run_scenario, turn
 from squall.sim.library.why import Cause, cause_of
@@ -21,7 +21,6 @@ from squall.sim.scenario import Expected, Scenario, Script
 from squall.sim.scenarios.failure import with_expectation
 from squall.sim.scenarios.keeping import Keeper
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.scripts.compat.guard import NotSimulatedError
 from squall.sim.search.draw import draw_world_of_script, expanded_plan
 from squall.sim.search.shrink.shrinker import NotFailingError, Shrinker
 from squall.sim.search.why.cause import NotFailingError as NothingWrongError
@@ -172,10 +171,10 @@ def search(
 
 def _must_be_simulated(run: Run) -> None:
     """What an engine lacks is no defect of the script, whatever the seed."""
-    for error in run.errors:
-        if error.type == NotSimulatedError.__name__:
-            where = f" ({error.where})" if error.where else ""
-            raise NotImplementedError(error.message.strip() + where)
+    error = not_simulated(run.errors)
+    if error is not None:
+        where = f" ({error.where})" if error.where else ""
+        raise NotImplementedError(error.message.strip() + where)
 
 
 def finding(

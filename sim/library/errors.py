@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple, TypeVar
 
 from squall.model.events.run import WRONG_GROUPS, ProcessError, Run
 from squall.real.own_files import OWN_FILES
+from squall.sim.scripts.compat.guard import NotSimulatedError
 from squall.sim.world.places import cell_of, is_library
 
 _FRAME = re.compile(r'  File "(?P<file>[^"]+)", line (?P<line>\d+)')
@@ -136,6 +138,14 @@ def _last_place(text: str) -> tuple[str, int]:
         if frame is not None and not is_library(frame["file"]):
             place = frame["file"], int(frame["line"])
     return place
+
+
+E = TypeVar("E", ProcessError, RankError)
+
+
+def not_simulated(errors: Iterable[E]) -> E | None:
+    """That among them which says that the engine does not simulate what a script asks for."""
+    return next((each for each in errors if each.type == NotSimulatedError.__name__), None)
 
 
 def of_a_fault(type: str, message: str) -> bool:

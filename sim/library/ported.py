@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from squall.model.events.run import Run
 from squall.sim.faults.draw import Profile
-from squall.sim.library.errors import rank_error
+from squall.sim.library.errors import not_simulated, rank_error
 from squall.sim.scenario import Expected, Scenario, Script
 from squall.sim.search.again import again
 from squall.sim.search.draw import draw_world_of_script
@@ -37,6 +37,8 @@ def on_port(scenario: Scenario, told: Problems, *, seconds: float) -> Scenario |
         if computed_s() > until:
             break
         there = again(ported, seconds=RUN_S)
+        if not_simulated(there.errors) is not None:
+            return None
         if not told(there):
             continue
         if not kinds & _kinds(there):

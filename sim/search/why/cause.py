@@ -65,9 +65,10 @@ class Telling:
         #: the run that passes, and what both are to have pointed out
         self.passing: tuple[Run, Witness] | None = None
         self.marks: list[Mark] = []
+        calls, named = self.run.messages.get("PYTHON_CALL"), self.run.names
+        numbers = named if calls else {*named, *range(self.run.workers or 0)}
         self.names: Mapping[int, str] = {
-            number: name if self.run.messages.get("PYTHON_CALL") else f"rank {number}"
-            for number, name in self.run.names.items()
+            number: named[number] if calls else f"rank {number}" for number in numbers
         }
 
     @property

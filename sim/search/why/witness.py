@@ -37,6 +37,7 @@ from squall.sim.search.why.values import (
     variables,
     words_near,
 )
+from squall.sim.stock import groups
 from squall.sim.world.places import NOWHERE, Place, is_library, user_place, user_places
 from squall.sim.world.primitives import SimTask
 from squall.sim.world.scheduler import SimRuntime
@@ -48,6 +49,7 @@ _SHUTDOWN = (unwrap(api.shutdown).__code__,)
 _RUNS = serialization.run_function.__code__
 #: in the text of an error that functions on other workers have raised, the innermost last
 _REMOTE = re.compile(r"On WorkerInfo\(id=(\d+),")
+_PLACE = re.compile(r"(?P<file>[^:]+):(?P<line>\d+)")
 _SENDS = (point_to_point.post_late.__code__,)
 _METHODS = (rref_proxy.local_invoke, rref_proxy.local_invoke_async_execution)
 
@@ -204,7 +206,10 @@ class Witness(Account):
     def _operation_started(self, worker: int, task: int, values: Any) -> None:
         group, member, kind, number, _ = values
         place, *callers = user_places(_frame()) or (NOWHERE,)
-        if not place.file:  # in a thread of its own
+        native = _find(_frame(), (groups.Groups._do.__code__,))
+        if native is not None:  # the process of the engine torch has told it
+            place = _told_place(native.f_locals["place"])
+        elif not place.file:  # in a thread of its own
             place = self.begun.get(task, NOWHERE)
         words = words_near(_frame())
         operation = Operation(
@@ -278,6 +283,11 @@ def _told(function: Any, args: Any, kwargs: Any) -> tuple[str, str]:
         _, name, args, kwargs = args
         return f".{name}", arguments(args, kwargs)
     return name_of(function), arguments(args, kwargs)
+
+
+def _told_place(text: str) -> Place:
+    found = _PLACE.match(text)
+    return NOWHERE if found is None else Place(found["file"], int(found["line"]))
 
 
 def _frame() -> FrameType | None:
