@@ -168,7 +168,7 @@ class Protocol:
             self._broken("a fork was taken up twice", f"fork {fork} once", f"it is {was.value}")
         if worker == owner:
             self._broken("a user on its owner", "the value itself", f"user {fork}")
-        value = self.values[rref]
+        value = self._value(rref)
         if parent == worker and not announced:
             value.creator = user
         if announced and not value.lost:
