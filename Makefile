@@ -124,8 +124,10 @@ lint: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)/mypy
 
+# The suite has a sample of what takes long; of the order of the rooms nothing is left out.
 layers: $(INSTALLED)
 	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q --tier all squall/properties/test_layers.py
 
 # An environment on top of the one that everything else runs in.
 PURELIB = import sysconfig; print(sysconfig.get_path("purelib"))

@@ -22,8 +22,8 @@ PARTS = ("real", "model", "sim")
 CONTRACTS: list[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
     "importlinter"
 ]["contracts"]
-#: what is looked for, and need not be there
-PLUGINS = {"squall.properties.planted"}
+#: what is looked for, and is only there in a checkout
+PLUGINS = {"squall.properties.planted", "squall.properties.findings"}
 _MODULE = re.compile(r"squall(?:\.\w+)+")
 
 

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from squall.model.events.fault_effects import RETRIES, Faults, faults_of
-from squall.model.events.rref import Fork, Id, Protocol, Stage, Value
+from squall.model.events.rref import Protocol
+from squall.model.events.rref_state import Fork, Id, Stage, Value
 from squall.model.events.run import Run
 from squall.real import tracing
 

@@ -201,25 +201,19 @@ def unwrap(value: BaseException) -> object:
         (
             "rpc.tensor_copies:_copy_strided",
             """\
-    shared = None
-    if storages is not None and nbytes:
-        address = storage.data_ptr()
-        shared = storages.get(address)
     if shared is None:
-        if nbytes == tensor.nbytes and tensor.is_contiguous() and not _has_bits(tensor):
-            copied = tensor.clone()
-            if storages is not None and nbytes:
-                storages[address] = copied.untyped_storage()
-            return copied
-        shared = storage.clone()
-        if storages is not None and nbytes:
-            storages[address] = shared
-    copied = torch.empty(0, dtype=tensor.dtype, device="cpu")""",
+""",
             """\
-    shared, dtype = storage.clone(), tensor.dtype
+    dtype = tensor.dtype
     if storages is not None and nbytes:
-        shared, dtype = storages.setdefault(storage.data_ptr(), (shared, dtype))
-    copied = torch.empty(0, dtype=dtype, device="cpu")""",
+        dtype = storages.setdefault(("type", address), dtype)
+    if shared is None:
+""",
+        ),
+        (
+            "rpc.tensor_copies:_copy_strided",
+            "torch.empty(0, dtype=tensor.dtype,",
+            "torch.empty(0, dtype=dtype,",
         ),
     ),
 )

@@ -38,8 +38,8 @@ RULES: tuple[Rule, ...] = tuple(
 #: kinds of facts that a step which ends early does not come to
 _LATER = ("passes", "gradient", "root", "kept", "story", "beside", "first error")
 
-#: rules by which a step fails, or waits, in a pass; and what it sends from then on
-_IN_A_PASS = ("call-under-no-grad", "pass-after-a-timeout")
+#: the rule by which a step waits in a pass; and what it sends from then on
+_IN_A_PASS = "pass-after-a-timeout"
 _OF_PASSES = ("BACKWARD_AUTOGRAD_REQ", "RREF_BACKWARD_REQ", "CLEANUP_AUTOGRAD_CONTEXT_REQ")
 #: what an optimizer calls with its references, and that these have arrived
 _OF_AN_OPTIMIZER = ("FORWARD_AUTOGRAD_REQ", "RREF_CHILD_ACCEPT")
@@ -98,7 +98,7 @@ def _following(case: Case, difference: Difference, all: Sequence[Difference]) ->
             for each in all
         )
         if _missing(case, difference, cause.step, never=never) and not (
-            cause.rule in _IN_A_PASS and _sent_before_passes(case, difference, cause, beside=beside)
+            cause.rule == _IN_A_PASS and _sent_before_passes(case, difference, cause, beside=beside)
         ):
             return replace(difference, rule=cause.rule)
     return difference

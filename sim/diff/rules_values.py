@@ -34,10 +34,6 @@ _ONE_TYPE = re.compile(
 _PLANTED_OR_LATE = re.compile(r"\w+: (planted|timed out after \d+ ms)")
 #: the first line of what a function raised on another worker
 _RAISED_THERE = re.compile(r"RuntimeError: On WorkerInfo\(id=\d+, name=worker\d+\):")
-_NO_GRAD_FN = "does not have a valid gradient function."
-_NO_DATA = (
-    "it raised RuntimeError: Couldn't find autograd context data for current autograd context id"
-)
 _RUNS_ALREADY = re.compile(
     r"(Error on Node \d+: )*A backward pass is already running in autograd context \d+ on worker \d+"
 )

@@ -85,6 +85,9 @@ class RankError(NamedTuple):
         return f"{who}: {self.type}: {first}{where}"
 
 
+E = TypeVar("E", ProcessError, RankError)
+
+
 def _at(file: str, line: int) -> str:
     return f"{cell_of(file) or file}:{line}"
 
@@ -138,9 +141,6 @@ def _last_place(text: str) -> tuple[str, int]:
         if frame is not None and not is_library(frame["file"]):
             place = frame["file"], int(frame["line"])
     return place
-
-
-E = TypeVar("E", ProcessError, RankError)
 
 
 def not_simulated(errors: Iterable[E]) -> E | None:

@@ -139,7 +139,7 @@ def around({", ".join(free)}):
 {textwrap.indent(source, "    ")}
 """
     try:
-        outer = compile(text, f"<mutant {name}>", "exec")
+        outer = compile(text, f"<patch {name}>", "exec")
     except SyntaxError as error:
         raise PatchError(f"{name} is no Python: {error}") from None
     found = [

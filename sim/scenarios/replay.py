@@ -38,8 +38,8 @@ def replay(
 ) -> Run:
     """Run a scenario to its end, or to where ``until`` stops it, and check it.
 
-    A script that was kept finds the files that it imports as they were. A bug that the scenario names is for the caller to plant: see sim/search/again.py. What a script prints is in
-    :attr:`Run.printed`. ``seconds``: real time that it may take, after which the run counts as one
+    A script that was kept finds the files that it imports as they were. A bug that the scenario names
+    is for the caller to plant: see sim/search/again.py. What a script prints is in :attr:`Run.printed`. ``seconds``: real time that it may take, after which the run counts as one
     that does not end (for the main thread). Raises ValueError or OSError for what cannot be run.
     """
     engine = ENGINES[scenario.engine]

@@ -7,8 +7,10 @@ the coordinator compares with the latter (sim/stock/one_process.py).
 
 from __future__ import annotations
 
+import operator
 import sys
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
@@ -36,6 +38,10 @@ _BACKWARD = _engine_run_backward.__code__
 _engine: Any = torch.autograd.Variable._execution_engine
 
 
+#: of parameters
+Gradients = Callable[[Tensor], Tensor | None]
+
+
 class Part(NamedTuple):
     """Of one parameter on one rank: ``own`` is what it would have without any other rank, ``got`` what it has, None
     if it has no gradient. A rank that has a part of it has the elements from number ``begin`` on."""
@@ -52,14 +58,15 @@ class _Pass:
     before: dict[str, Any] = field(default_factory=dict)
     come: dict[str, Any] = field(default_factory=dict)
     place: str = ""
-    #: of a distributed pass: the context that gradients go to instead of the parameters, and those
-    #: that were in it when the pass began
+    #: of a distributed pass: the context that gradients go to instead of the parameters
     context: int | None = None
-    kept: dict[Tensor, Tensor] = field(default_factory=dict)
+    #: what parameters had when the pass began
+    had: Gradients = operator.attrgetter("grad")
 
 
-def _gradient(parameter: Tensor, context: int | None, of: dict[Tensor, Tensor]) -> Tensor | None:
-    return parameter.grad if context is None else of.get(parameter)
+def _gradients(context: int | None) -> Gradients:
+    """Those of parameters, or of a context, whose gradients are all read here."""
+    return operator.attrgetter("grad") if context is None else get_gradients(context).get
 
 
 def install(here: Here, modules: DdpModules) -> None:
@@ -124,13 +131,12 @@ class _LocalGradients:
                 return  # its end is not that of the pass
             self._pass.place = line_of(sys._getframe())
             # A distributed pass runs on threads of the engine, any other on that which has called it.
-            context = self._pass.context = None if frames_of_passes() else self._context
-            self._pass.kept = {} if context is None else get_gradients(context)
+            self._pass.context = None if frames_of_passes() else self._context
+            self._pass.had = _gradients(self._pass.context)
             _engine.queue_callback(partial(self._over, _CALLBACKS, self._pass))
         with without_modes(), torch.no_grad():
             if name not in self._pass.come:
-                had = _gradient(parameter, self._pass.context, self._pass.kept)
-                self._pass.before[name] = _sample(had, parameter)
+                self._pass.before[name] = _sample(self._pass.had(parameter), parameter)
                 self._pass.come[name] = 0
             self._pass.come[name] = self._pass.come[name] + _sample(gradients[0], parameter)
 
@@ -149,12 +155,12 @@ class _LocalGradients:
         # Of a rank whose loss depends on no parameter nobody hears: passes are matched by the collectives before.
         number = module.process_group._get_sequence_number_for_group()
         parts = {}
-        come = {} if about.context is None else get_gradients(about.context)
+        has = _gradients(about.context)
         with without_modes(), torch.no_grad():
             for name, before in about.before.items():
                 parameter = self._parameters[name]()
                 if parameter is not None:
-                    gradient = _gradient(parameter, about.context, come)
+                    gradient = has(parameter)
                     got = None if gradient is None else _sample(gradient, parameter)
                     own = before + about.come.get(name, 0)
                     parts[name] = Part(parameter.dtype, own, got)

@@ -9,7 +9,8 @@ import pytest
 
 from squall.model.checks.registry import named_property
 from squall.model.events.digest import Record
-from squall.model.events.rref import TYPES, Breach, Protocol
+from squall.model.events.rref import TYPES, Protocol
+from squall.model.events.rref_state import Breach
 from squall.model.events.run import Run
 from squall.real import tracing
 from squall.real.tracing import EventType

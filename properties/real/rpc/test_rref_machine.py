@@ -22,7 +22,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from squall.model.events.rref import TYPES, Breach, Protocol, Stage
+from squall.model.events.rref import TYPES, Protocol
+from squall.model.events.rref_state import Breach, Stage
 from squall.real.rpc import api as rpc
 from squall.real.rpc.message import Message
 from squall.real.rpc.py_rref import RRef

@@ -59,15 +59,28 @@ def findings(
     if what is None:
         _list(json)
         return
-    ready = import_module(f"{PACKAGE}.issue").issues()
+    issue = _part("issue")
+    ready = issue.issues()
     if name is None:
         raise BadInput("NAME", "", f"expected one of {', '.join(ready)}")
-    _report(_chosen(ready, name), json)
+    chosen = _chosen(ready, name)
+    console = Console(stderr=True)
+    try:
+        with console.status(f"running {chosen.repro.name} on this torch"):
+            text = issue.report(chosen)
+    except issue.NotShownError as error:
+        print(f"squall: {error}", file=sys.stderr)
+        raise typer.Exit(FAILED) from None
+    typer.echo(json_module.dumps({"name": name, "report": text}) if json else text)
+
+
+def _part(name: str) -> Any:
+    """A module of the findings: types know nothing of it."""
+    return import_module(f"{PACKAGE}.{name}")
 
 
 def _list(json: bool) -> None:
-    ready = import_module(f"{PACKAGE}.issue").issues()
-    found = import_module(f"{PACKAGE}.finding").findings()
+    ready = _part("issue").issues()
     rows = [
         {
             "name": one.name,
@@ -75,7 +88,7 @@ def _list(json: bool) -> None:
             "what": one.title,
             "issue": one.name in ready,
         }
-        for one in found
+        for one in _part("finding").findings()
     ]
     if json:
         typer.echo(json_module.dumps({"findings": rows}))
@@ -91,22 +104,10 @@ def _list(json: bool) -> None:
 def _chosen(ready: dict[str, Any], name: str) -> Any:
     if name in ready:
         return ready[name]
-    known = [one.name for one in import_module(f"{PACKAGE}.finding").findings()]
+    known = [one.name for one in _part("finding").findings()]
     if name in known:
         problem = f"{name} has no report yet, expected one of {', '.join(ready)}"
         raise BadInput("NAME", name, problem)
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(near)}?" if near else "squall findings lists them"
     raise BadInput("NAME", name, f"there is no finding {name!r}; {hint}")
-
-
-def _report(issue: Any, json: bool) -> None:
-    module = import_module(f"{PACKAGE}.issue")
-    console = Console(stderr=True)
-    try:
-        with console.status(f"running {issue.repro.name} on this torch"):
-            text = module.report(issue)
-    except module.NotShownError as error:
-        print(f"squall: {error}", file=sys.stderr)
-        raise typer.Exit(FAILED) from None
-    typer.echo(json_module.dumps({"name": issue.finding.name, "report": text}) if json else text)

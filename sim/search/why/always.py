@@ -7,12 +7,11 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from squall.model.events.run import Run
 from squall.sim.search.why.doing import called, name
+from squall.sim.search.why.matched import Hint, by_member, collectives
 from squall.sim.search.why.origins import origin
-from squall.sim.search.why.seen import Line, Operation
 from squall.sim.search.why.touched import growing
 from squall.sim.search.why.witness import Witness
 from squall.sim.world.places import Place
@@ -30,19 +29,12 @@ _LINE = re.compile(
 )
 
 
-class Hint(NamedTuple):
-    """A sentence, and the lines that it names."""
-
-    text: str
-    places: tuple[Place, ...]
-
-
 def hints(run: Run, witness: Witness, names: Mapping[int, str]) -> list[Hint]:
     """What may be the cause, the most certain first."""
     found = [*_elsewhere(witness, names), *_changed(witness, names)]
     found += [*_had_left(witness, names), *_tags(witness, names)]
     found += [*_in_another_order(witness, names)]
-    found += [*_unwaited(witness), *_collectives(witness, names), *_not_over(witness, names)]
+    found += [*_unwaited(witness), *collectives(witness, names), *_not_over(witness, names)]
     found += _without_context(witness, names)
     many = list(_many(witness))
     found += many
@@ -149,19 +141,9 @@ def waiting_at(run: Run) -> list[Place]:
     return list(dict.fromkeys(Place(match["file"], int(match["line"])) for match in lines))
 
 
-def _by_member(witness: Witness) -> list[dict[int, list[Operation]]]:
-    """The collectives of each group, by member, in the order in which they go together with those of others."""
-    groups: dict[str, dict[int, list[Operation]]] = {}
-    for each in sorted(witness.operations, key=lambda each: each.number):
-        came = groups.setdefault(each.group, {}).setdefault(each.member, [])
-        if each.kind not in ("send", "recv") and each.place.file:
-            came.append(each)
-    return list(groups.values())
-
-
 def _in_another_order(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
     """A variable has the same strings in all members at the collectives of a line, but not in the same order."""
-    for members in _by_member(witness):
+    for members in by_member(witness):
         lines = dict.fromkeys((o.kind, o.place) for came in members.values() for o in came)
         for kind, place in lines:
             at = {
@@ -185,91 +167,6 @@ def _differ(lists: Sequence[Sequence[str]]) -> int | None:
     if len({tuple(sorted(each)) for each in lists}) != 1:
         return None
     return next((n for n, each in enumerate(zip(*lists, strict=True)) if len(set(each)) > 1), None)
-
-
-def _collectives(
-    witness: Witness, names: Mapping[int, str], *, callers: bool = False
-) -> Iterator[Hint]:
-    """The first collective of a group for which its members came from different lines, or to which some have not
-    come. ``callers``: the lines that have called these functions tell them apart, too."""
-    for members in _by_member(witness):
-        for number in range(max(map(len, members.values()))):
-            hint = _collective(number, members, names, callers)
-            if hint is not None:
-                yield hint
-                break
-
-
-def mixed_up(failing: Witness, passing: Witness, names: Mapping[int, str]) -> Hint | None:
-    """Members of a group whose collectives do not go together, where they do in a run that passes."""
-    for callers in (False, True):
-        if next(_collectives(passing, names, callers=callers), None) is None:
-            for hint in _collectives(failing, names, callers=callers):
-                if len(hint.places) > 1:
-                    return hint
-    return None
-
-
-def swapped(failing: Witness, passing: Witness, names: Mapping[int, str]) -> list[Hint]:
-    """The first message of a member with a tag that comes from another line than in a run that passes: what it is in
-    each."""
-    for callers in (False, True):
-        there = _sends(passing, callers)
-        for (group, member, tag), lines in _sends(failing, callers).items():
-            others = there.get((group, member, tag), [])
-            for number, (here, other) in enumerate(zip(lines, others, strict=False), 1):
-                if here != other and here in others and other in lines:
-                    what = f"Message {number} with tag {tag} of {name(member, names)}"
-                    return [
-                        Hint(f"{what} is that of {_at(here)}.", _places(here)),
-                        Hint(f"In runs that pass it is that of {_at(other)}.", _places(other)),
-                    ]
-    return []
-
-
-def _sends(witness: Witness, callers: bool) -> dict[tuple[str, int, int], list[Line]]:
-    """By group, member and tag: the lines that its messages come from, in the order in which they go."""
-    found: dict[tuple[str, int, int], list[Line]] = {}
-    for each in witness.operations:
-        if each.kind == "send":
-            key = each.group, each.member, each.number
-            found.setdefault(key, []).append(each.from_line(callers=callers))
-    return found
-
-
-def _collective(
-    number: int, members: Mapping[int, list[Operation]], names: Mapping[int, str], callers: bool
-) -> Hint | None:
-    """What is wrong with a collective of a group, if anything."""
-    came = {member: each[number] for member, each in members.items() if number < len(each)}
-    lines = {member: each.from_line(callers=callers) for member, each in came.items()}
-    usual = Counter(lines.values()).most_common(1)[0][0]
-    kind, place, _ = usual
-    others = {member: line for member, line in lines.items() if line != usual}
-    if others:
-        told = ", ".join(f"that of {name(m, names)} is {_said(line)}" for m, line in others.items())
-        text = f"Collective {number + 1} of the group is {_said(usual)}, and {told}."
-        return Hint(text, _places(*others.values(), usual))
-    missing = [name(member, names) for member in members if member not in came]
-    if missing and not any(each.good for each in came.values()):
-        return Hint(
-            f"`{kind}` at {place} waits for {', '.join(missing)}, which {'do' if len(missing) > 1 else 'does'} not come to it.",
-            (place,),
-        )
-    return None
-
-
-def _said(line: Line) -> str:
-    return f"`{line[0]}` at {_at(line)}"
-
-
-def _at(line: Line) -> str:
-    _, place, caller = line
-    return f"{place}{f', called at {caller}' if caller.file else ''}"
-
-
-def _places(*lines: Line) -> tuple[Place, ...]:
-    return tuple(dict.fromkeys(each for line in lines for each in line[1:] if each.file))
 
 
 def _not_over(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from squall.sim.search.why.always import mixed_up, swapped
 from squall.sim.search.why.doing import Doing, called, doing, name
 from squall.sim.search.why.flipped import Flipped, flipped, told
+from squall.sim.search.why.matched import mixed_up, swapped
 from squall.sim.search.why.seen import Call
 from squall.sim.search.why.told import Line, Why
 from squall.sim.search.why.touched import Shared, both, touches, touching

@@ -116,8 +116,21 @@ class Raised(NamedTuple):
     missing: str
 
 
-#: what an operation is, and the line that it comes from: where it is called, and where that function is, if that matters
-Line = tuple[str, Place, Place]
+class Site(NamedTuple):
+    """What an operation is, and the line that it comes from; ``caller``: that which has called the function there, if
+    it matters."""
+
+    kind: str
+    place: Place
+    caller: Place = NOWHERE
+
+    def __str__(self) -> str:
+        return f"{self.place}{f', called at {self.caller}' if self.caller.file else ''}"
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The lines that it names."""
+        return tuple(each for each in (self.place, self.caller) if each.file)
 
 
 @dataclass(eq=False)
@@ -142,9 +155,9 @@ class Operation:
     #: of a message: whether its memory was changed before it was read
     changed: bool = False
 
-    def from_line(self, *, callers: bool) -> Line:
+    def site(self, *, callers: bool) -> Site:
         """``callers``: with the line that had called the function there."""
-        return self.kind, self.place, self.callers[0] if callers and self.callers else NOWHERE
+        return Site(self.kind, self.place, *(self.callers[:1] if callers else ()))
 
 
 class Left(NamedTuple):
