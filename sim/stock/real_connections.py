@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn
 
+from squall.sim.scripts.compat.guard import NotSimulatedError
 from squall.sim.stock.after_import import after_import
 
 #: by module: its servers, and what connects to them
@@ -30,7 +31,7 @@ def _replace(classes: tuple[str, ...], module: Any) -> None:
 
 def _refusal(name: str) -> Callable[..., NoReturn]:
     def refuse(*_: object, **__: object) -> NoReturn:
-        raise NotImplementedError(
+        raise NotSimulatedError(
             f"{name} is not simulated: its compiled code speaks over real connections, in real time. "
             "A script's own way to form groups anew is simulated, and so are torchrun's agents"
         )

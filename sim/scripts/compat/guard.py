@@ -48,7 +48,7 @@ _open = 0
 
 
 class NotSimulatedError(NotImplementedError):
-    """Something that the engine port does not simulate was about to happen; the text says so, and what to do."""
+    """Something that the engine does not simulate was about to happen; the text says so, and what to do."""
 
 
 def refuse(what: str) -> None:
