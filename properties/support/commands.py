@@ -35,11 +35,6 @@ def typed(words: Sequence[str], folder: Path, **env: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def cpu_s() -> float:
-    """What :func:`squall` has taken so far: a copy's CPU time is not that of a child of this process."""
-    return _server().cpu_s if _server.cache_info().currsize else 0.0
-
-
 @cache
 def _server() -> Commands:
     return Commands(_environment(os.environ, {}))

@@ -1,6 +1,6 @@
 """What each folder of tests took, in a table at the end of a run: seconds, CPU and memory.
 
-CPU is that of the process and of those that it started and that have ended; memory is what the process had
+CPU is that of the process and of all that it has started; memory is what the process had
 resident after a test of the folder, at most. ``--keep-costs`` writes down in ``costs.json`` which tests take
 long, for the tier quick to draw from (``tiers.py``).
 """
@@ -8,7 +8,7 @@ long, for the tier quick to draw from (``tiers.py``).
 from __future__ import annotations
 
 import json
-import resource
+import time
 from collections import defaultdict
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from squall.properties.support import commands
+from squall.properties.support import descendants
 from squall.properties.support.paths import ROOT
 from squall.sim.world.contained import resident_bytes
 
@@ -33,6 +33,8 @@ _FEW = 50
 #: seconds of CPU, a case, of tests that take long, on the machine that they were last measured on
 KNOWN = Path(__file__).with_name("costs.json")
 _LONG_S = 0.5
+#: so long after each other it is looked what processes have taken
+_LOOKS_S = 0.02
 #: what a whole run is to take at most: seconds of CPU, and memory of a process
 _CPU_LIMIT_S, _LIMIT_MB = 600, 700
 
@@ -57,6 +59,8 @@ _COSTS: dict[str, Cost] = defaultdict(Cost)
 #: by test, all its cases together, as if each had run alone
 _OF_TESTS: dict[str, Cost] = defaultdict(Cost)
 _before_s = 0.0
+#: when was looked last, and what had been taken until then
+_seen = (0.0, 0.0)
 #: seconds of CPU of each fixture of a file, by the file and its name
 _fixtures: dict[tuple[Path, str], float] = {}
 #: those that the test which is set up has been the first to ask for
@@ -92,11 +96,12 @@ def _is_there(name: str) -> bool:
 
 
 def _cpu_s() -> float:
-    used = commands.cpu_s()
-    for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
-        of = resource.getrusage(whose)
-        used += of.ru_utime + of.ru_stime
-    return used
+    """What all processes have taken. To look takes 2 ms, so what takes less than ``_LOOKS_S`` counts for what is next."""
+    global _seen
+    if time.monotonic() - _seen[0] > _LOOKS_S:
+        used_s = descendants.cpu_s()
+        _seen = time.monotonic(), used_s
+    return _seen[1]
 
 
 def pytest_runtest_logstart() -> None:

@@ -18,8 +18,16 @@ import pytest, subprocess, sys
 def test_it(n):
     pass
 
+SPIN = "import time\\nwhile time.process_time() < 0.5: pass\\n"
+
 def test_a_child():
-    subprocess.run([sys.executable, "-c", "import time\\nwhile time.process_time() < 0.5: pass"])
+    subprocess.run([sys.executable, "-c", SPIN])
+
+def test_a_child_that_lives_on():
+    pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    global child
+    child = subprocess.Popen([sys.executable, "-c", SPIN + "print(flush=True); input()"], **pipes)
+    child.stdout.readline()
 """
 
 
@@ -42,5 +50,5 @@ def test_a_table_says_it(tmp_path: Path, processes: str) -> None:
     at = next(n for n, line in enumerate(lines) if line.startswith("folder"))
     rows = {line.split()[0]: line.split()[1:] for line in lines[at + 1 : at + 4]}
     assert list(rows) == ["real/rpc", "sim/cli", "all"]
-    assert [int(row[0]) for row in rows.values()] == [51, 51, 102]
-    assert all(float(row[2]) >= 0.5 and int(row[3]) > 5 for row in rows.values())
+    assert [int(row[0]) for row in rows.values()] == [52, 52, 104]
+    assert all(float(row[2]) >= 1 and int(row[3]) > 5 for row in rows.values())
