@@ -3,7 +3,8 @@
 ``while not event.is_set(): pass`` waits, and nothing in it says so: what it asks costs no virtual time,
 so nobody else would ever get a turn. Whatever a loop asks for, its rounds can be counted, and from some
 number on without a wait they let time pass, as looks at the clock do. Loops that wait in between are
-never counted that far. Imports no torch.
+never counted that far. Code of modules that is counted is kept from one process to the next, as Python keeps
+bytecode. Imports no torch.
 """
 
 from __future__ import annotations
@@ -12,9 +13,17 @@ import ast
 import linecache
 import marshal
 import warnings
-from functools import lru_cache
+from contextlib import suppress
+from functools import cache, lru_cache
+from hashlib import blake2b
+from importlib.machinery import SourceFileLoader
+from importlib.util import MAGIC_NUMBER
+from os import getpid, replace  # which a script's process has others of
+from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple
+
+from squall.real.native.build import directory
 
 #: the builtin that is called at the head of each round
 NAME = "__squall_round__"
@@ -54,6 +63,52 @@ def marshalled(source: str, path: str) -> bytes | None:
         except (SyntaxError, ValueError):
             return None
     return None if warned else marshal.dumps(code)
+
+
+def code_of(loader: SourceFileLoader) -> CodeType | None:
+    """The code of a module, counted if it has loops; as often as others have imported it, it is read from a file.
+
+    Raises what ``compile`` and reading the source raise.
+    """
+    source = loader.get_data(loader.path)
+    return (
+        _kept(source, loader.path)
+        if has_loops(source)
+        else SourceFileLoader.get_code(loader, loader.name)
+    )
+
+
+def _kept(source: bytes, path: str) -> CodeType:
+    """The code of :func:`compiled`, from a file if it is there and says that it is of this source. Code that
+    Python warns of is not kept: each process is to be told."""
+    named = blake2b(f"{MAGIC_NUMBER.hex()} {path}".encode(), digest_size=12).hexdigest()
+    file = directory() / "counted" / named
+    begins = blake2b(source, key=_rules(), digest_size=32).digest()
+    try:
+        data = file.read_bytes()
+    except OSError:
+        data = b""
+    if data.startswith(begins):
+        kept: CodeType = marshal.loads(data[len(begins) :])
+        return kept
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        code = compiled(source, path)
+    for each in warned:
+        warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    if not warned:
+        with suppress(OSError):  # read-only, or full: then it is compiled each time
+            file.parent.mkdir(parents=True, exist_ok=True)
+            written = file.with_name(f"{named}.{getpid()}")
+            written.write_bytes(begins + marshal.dumps(code))
+            replace(written, file)
+    return code
+
+
+@cache
+def _rules() -> bytes:
+    """Others for other rules of what is counted: those of this file."""
+    return blake2b(Path(__file__).read_bytes(), digest_size=32).digest()
 
 
 def has_loops(source: str | bytes) -> bool:

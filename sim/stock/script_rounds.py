@@ -16,7 +16,7 @@ from typing import Any
 
 from squall.real.native.here import Here
 from squall.sim.scripts.installed import SHARED
-from squall.sim.scripts.rounds import AGAIN, NAME, ROUNDS, Polling, compiled, has_loops, rounds_of
+from squall.sim.scripts.rounds import AGAIN, NAME, ROUNDS, Polling, code_of, rounds_of
 from squall.sim.world.looks import Looks
 
 #: packages whose loops do not wait for anything that is simulated
@@ -75,5 +75,4 @@ class _Finder:
 
 class _Counted(SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType | None:
-        source = self.get_data(self.path)
-        return compiled(source, self.path) if has_loops(source) else super().get_code(fullname)
+        return code_of(self)

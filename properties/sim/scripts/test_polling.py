@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import marshal
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import CodeType
 
 import pytest
 
 from squall.properties.sim.scripts.test_processes import run
+from squall.real.native import build
 from squall.sim.names import EngineName
+from squall.sim.scripts.rounds import NAME, code_of
 from squall.sim.world.spinning import limited
 
 GROUP = """
@@ -144,3 +149,53 @@ print(*said)
 """
     found, said = run(tmp_path, engine, source, workers=2)
     assert (found.errors, said) == ([], 2 * "True Invalid ``op`` Invalid ``p2p_op_list``\n")
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SourceFileLoader:
+    """Somebody's module with a loop, and a folder for what is kept."""
+    monkeypatch.setenv("SQUALL_CACHE", str(tmp_path / "cache"))
+    file = tmp_path / "looping.py"
+    file.write_text("n = 0\nwhile n < 3:\n    n += 1\n")
+    return SourceFileLoader("looping", str(file))
+
+
+def rounds_in(code: CodeType | None) -> int:
+    assert code is not None
+    seen: list[None] = []
+    exec(code, {NAME: lambda: seen.append(None)})
+    return len(seen)
+
+
+def test_counted_code_of_a_module_is_kept_until_it_is_another(module: SourceFileLoader) -> None:
+    folder = build.directory() / "counted"
+    assert rounds_in(code_of(module)) == 3
+    (file,) = folder.iterdir()
+    kept = file.read_bytes()
+    assert code_of(module) == code_of(module)
+    Path(module.path).write_text("n = 0\nwhile n < 4:\n    n += 1\n")
+    assert rounds_in(code_of(module)) == 4
+    assert [each.read_bytes() != kept for each in folder.iterdir()] == [True]
+
+
+def test_kept_code_is_read(module: SourceFileLoader) -> None:
+    code_of(module)
+    (file,) = (build.directory() / "counted").iterdir()
+    of_what = file.read_bytes()[:32]
+    file.write_bytes(of_what + marshal.dumps(compile("", module.path, "exec")))
+    assert rounds_in(code_of(module)) == 0
+
+
+def test_what_python_warns_of_is_told_each_time(module: SourceFileLoader) -> None:
+    Path(module.path).write_text("n = 0\nwhile n is 0:\n    n += 1\n")
+    for _ in range(2):
+        with pytest.warns(SyntaxWarning, match='"is" with'):
+            assert rounds_in(code_of(module)) == 1
+    assert not (build.directory() / "counted").exists()
+
+
+def test_where_nothing_can_be_kept_modules_are_imported_all_the_same(
+    module: SourceFileLoader, tmp_path: Path
+) -> None:
+    (tmp_path / "cache").write_text("a file")
+    assert rounds_in(code_of(module)) == rounds_in(code_of(module)) == 3

@@ -15,7 +15,7 @@ from types import CodeType
 
 from squall.real.own_files import OWN_FILES, PACKAGE
 from squall.sim.scripts.installed import Installed, installed_spec, is_compiled
-from squall.sim.scripts.rounds import compiled, has_loops
+from squall.sim.scripts.rounds import code_of, compiled
 
 #: the entry of ``sys.path`` that squall itself is imported from
 _ROOT = PACKAGE.resolve().parent
@@ -188,9 +188,7 @@ def _is_installed_to(folder: Path) -> bool:
 @lru_cache(maxsize=4096)
 def _installed_code(loader: SourceFileLoader, stamp: int) -> CodeType:
     """For all runs of this interpreter. ``stamp``: when the file was written, for the cache."""
-    source = Path(loader.path).read_bytes()
-    kept = None if has_loops(source) else loader.get_code(loader.name)
-    return kept or compiled(source, loader.path)
+    return code_of(loader) or compiled(loader.get_data(loader.path), loader.path)
 
 
 def _folder(script: Path) -> str:
