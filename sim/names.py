@@ -21,6 +21,8 @@ ENGINE_NAMES: tuple[EngineName, ...] = tuple(
 DEVICES: tuple[Device, ...] = get_args(Device)
 #: why a device is refused
 NOT_ON_TORCH = "{!r} is for the engine port: torch's own is carried on the CPU alone, expected cpu"
+#: what stands before the seed of a training over process groups: ``groups:712``
+GROUPS = "groups:"
 #: how much goes wrong, as drawn from a seed (sim/search/draw.py)
 Profile = Literal["mild", "rough", "storm"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)

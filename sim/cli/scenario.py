@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.faults import Faults
-from squall.sim.names import MAX_SEED, Device, EngineName
+from squall.sim.names import GROUPS, MAX_SEED, Device, EngineName
 
 if TYPE_CHECKING:
     from squall.sim.faults.plan import Plan
@@ -62,9 +62,13 @@ def find_scenario(
     has several scenarios, or more to look at, finds all first. Raises :class:`BadInput`.
     """
     seed = None if Path(text).exists() else _seed(text, field)
-    if seed is not None:
+    if text.startswith(GROUPS) and not Path(text).exists():
+        made: Callable[[], Scenario] = partial(
+            _of_seed, _of_groups(text, field, changes), changes, groups=True
+        )
+    elif seed is not None:
         parsers.device_of(changes.engine or "port", changes.device or "cpu")
-        made: Callable[[], Scenario] = partial(_of_seed, seed, changes)
+        made = partial(_of_seed, seed, changes)
     else:
         made = _found(text, field, changes, scripts)
 
@@ -117,13 +121,26 @@ def named_seed(text: str, field: str) -> int | Rescheduled:
     return seed
 
 
-def _of_seed(seed: int | Rescheduled, changes: Changes) -> Scenario:
+def _of_groups(text: str, field: str, changes: Changes) -> int | Rescheduled:
+    """The seed of a training. Raises :class:`BadInput`."""
+    if changes.engine == "port":
+        raise BadInput("--engine", "port", f"{text!r} is a training, expected torch")
+    if changes.mutant is not None:
+        raise BadInput("--mutant", changes.mutant, f"{text!r} is a training, expected a program")
+    seed = _seed(text.removeprefix(GROUPS), field)
+    if seed is None:
+        raise BadInput(field, text, f"expected the seed of a training, as groups:7, got {text!r}")
+    return seed
+
+
+def _of_seed(seed: int | Rescheduled, changes: Changes, *, groups: bool = False) -> Scenario:
     from squall.sim.faults.plan import NO_FAULTS
     from squall.sim.search.draw import Settings, draw
 
     faults = changes.faults
     profile, plan = (None, NO_FAULTS) if faults is None else (faults.profile, faults.plan)
-    return draw(seed, Settings(profile, plan, changes.engine or "port", changes.device or "cpu"))
+    engine = changes.engine or ("torch" if groups else "port")
+    return draw(seed, Settings(profile, plan, engine, changes.device or "cpu", groups=groups))
 
 
 def _changed(scenario: Scenario, changes: Changes) -> Scenario:

@@ -37,9 +37,11 @@ from squall.sim.faults.draw import MILD, PROFILES, Drawing, Profile
 from squall.sim.faults.file import fitting
 from squall.sim.faults.kinds.raising import Raise
 from squall.sim.faults.plan import NO_FAULTS, Order, Plan, Schedule
-from squall.sim.names import MAX_SEED, Device, EngineName
+from squall.sim.names import GROUPS, MAX_SEED, Device, EngineName
 from squall.sim.scenario import Scenario, World
 from squall.sim.search.schedules import RUN, Rescheduled
+from squall.sim.trainings.draw import draw_training
+from squall.sim.trainings.render import script_of
 from squall.sim.world.schedule import FIFO
 from squall.sim.world.stand_in import STAND_IN_NAME
 
@@ -85,7 +87,7 @@ class Settings(NamedTuple):
 
     ``profile`` draws the faults of each seed; ``plan`` is the same for all, but for what is about
     workers that a program does not have. ``stats``: count features and situations. ``twice``: run
-    every scenario two times, and compare.
+    every scenario two times, and compare. ``groups``: seeds stand for trainings over process groups.
     """
 
     profile: Profile | None = None
@@ -94,6 +96,7 @@ class Settings(NamedTuple):
     device: Device = "cpu"
     stats: bool = False
     twice: bool = False
+    groups: bool = False
 
 
 def settings_of(profile: str) -> Settings:
@@ -144,6 +147,8 @@ def draw(
     if isinstance(seed, Rescheduled):
         note, changes = str(seed), {**seed.changes, **changes}
         seed = seed.seed
+    if settings.groups:
+        return _draw_training(seed, settings, changes, note or str(seed))
     choices = KeyedChoices((settings.profile, seed), changes)
     with trusted():
         if settings.profile is not None:
@@ -155,14 +160,32 @@ def draw(
             program = for_compiled(_told_there(in_one_group(program)))
         elif not _raises(world.faults):
             program = choices.group("failing calls", partial(_may_fail, choices, program))
-    run = changes.get(RUN)
     return Scenario(
         work=program,
-        seed=seed if run is None else int(run * (MAX_SEED + 1)),
+        seed=_seed_of_run(seed, changes),
         world=replace(world, device=settings.device),
         engine=settings.engine,
         profile=settings.profile,
         note=note,
+    )
+
+
+def _seed_of_run(seed: int, changes: Changes) -> int:
+    run = changes.get(RUN)
+    return seed if run is None else int(run * (MAX_SEED + 1))
+
+
+def _draw_training(seed: int, settings: Settings, changes: Changes, name: str) -> Scenario:
+    script = script_of(draw_training(seed, changes), f"groups-{seed}")
+    assert script.workers is not None
+    choices = KeyedChoices((settings.profile, seed), changes)
+    return Scenario(
+        work=script,
+        seed=_seed_of_run(seed, changes),
+        world=_world_of_script(choices, script.workers, settings.profile, settings.plan),
+        engine=settings.engine,
+        profile=settings.profile,
+        note=f"{GROUPS}{name}",
     )
 
 
@@ -288,7 +311,12 @@ def draw_world_of_script(
 ) -> World:
     """The world in which a campaign runs a script with a seed: latencies, the order of tasks, and
     the faults of a profile; or those of ``plan``, whose order it keeps if it has one."""
-    choices = KeyedChoices((profile, seed))
+    return _world_of_script(KeyedChoices((profile, seed)), workers, profile, plan)
+
+
+def _world_of_script(
+    choices: KeyedChoices, workers: int, profile: Profile | None, plan: Plan
+) -> World:
     if profile is None:
         world = choices.group("world", partial(_draw_world_of_script, choices))
         if plan.schedule == FIFO:

@@ -24,7 +24,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from squall.sim.faults.file import plan_to_json
-from squall.sim.names import MAX_SEED
+from squall.sim.names import GROUPS, MAX_SEED
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.store import Place, default_place, write_synced
 from squall.sim.search.campaign import Campaign, Found, run_campaign
@@ -174,7 +174,8 @@ def kept(place: Place | None = None) -> list[Judged]:
 
 def settings_name(settings: Settings) -> str:
     """What tells campaigns from each other whose scenarios are not alike."""
-    said = (settings.profile, settings.engine, settings.device, plan_to_json(settings.plan))
+    engine = GROUPS + settings.engine if settings.groups else settings.engine
+    said = (settings.profile, engine, settings.device, plan_to_json(settings.plan))
     return blake2b(json.dumps(said, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 

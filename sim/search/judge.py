@@ -5,6 +5,7 @@ The same seeds give the same verdicts in the same order, however many processes 
 
 from __future__ import annotations
 
+import io
 import signal
 from array import array
 from collections import Counter, deque
@@ -28,6 +29,7 @@ from squall.model.events.hangs import explain
 from squall.model.events.place import place_of
 from squall.model.events.run import Run, Violation
 from squall.model.one_process.interpreter import interpret
+from squall.sim.names import GROUPS
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.play import ahead, play
@@ -114,9 +116,9 @@ def judge(source: Source, settings: Settings = Settings()) -> Verdict:  # noqa: 
     settle()
     scenario = source if isinstance(source, Scenario) else draw(source, settings)
     twice = settings.twice or scenario.seed % REPEAT_EVERY == 0
-    run = play(scenario, times=2 if twice else 1)
-    assert scenario.program is not None
-    found = features(scenario.program) if settings.stats else {}
+    run = play(scenario, times=2 if twice else 1, stdout=io.StringIO(), stderr=io.StringIO())
+    program = scenario.program
+    found = features(program) if settings.stats and program is not None else {}
     violations = tuple(check(run))
     return Verdict(
         scenario.seed,
@@ -141,9 +143,10 @@ def _facts(run: Run, features: Mapping[str, int]) -> bytes:
 
 
 def _name(source: Source) -> str:
-    if isinstance(source, int):
-        return ""
-    return source.note if isinstance(source, Scenario) else str(source)
+    if isinstance(source, Scenario):
+        name = source.note.removeprefix(GROUPS)
+        return "" if name.isdigit() else name
+    return "" if isinstance(source, int) else str(source)
 
 
 # -- many scenarios -------------------------------------------------------------------------------

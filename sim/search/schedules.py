@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from squall.model.generate.keyed import Changes, KeyedChoices
-from squall.sim.names import MAX_SEED
+from squall.sim.names import GROUPS, MAX_SEED
 
 if TYPE_CHECKING:
     from squall.sim.scenario import Scenario
@@ -38,13 +38,13 @@ class Rescheduled(NamedTuple):
 
 
 def names_a_seed(text: str) -> bool:
-    """Whether ``text``, a scenario's note, is of what a seed draws: empty, or ``SEED@SCHEDULE``."""
-    return not text or _TEXT.fullmatch(text) is not None
+    """Whether ``text``, a scenario's note, is of what a seed draws: empty, ``SEED@SCHEDULE`` or ``groups:SEED``."""
+    return not text or text.startswith(GROUPS) or _TEXT.fullmatch(text) is not None
 
 
 def seed_name(scenario: Scenario) -> str:
     """The seed that a scenario is from, with its schedule if that is another one than its own."""
-    return scenario.note if _TEXT.fullmatch(scenario.note) else str(scenario.seed)
+    return scenario.note if scenario.note and names_a_seed(scenario.note) else str(scenario.seed)
 
 
 def rescheduled(text: str) -> Rescheduled | None:

@@ -68,6 +68,8 @@ class Group:
         self.members: dict[int, NativeWorker] = {}
         #: who has come, before all have
         self.joining: dict[int, tuple[NativeWorker, int, SimTimer]] = {}
+        #: of which ranks each that has come makes it, and in words
+        self.made: list[tuple[list[int], str]] = []
         self.waits: list[Wait] = []
         #: by receiver, sender and tag; and the senders of those, by receiver and tag
         self.pieces: dict[tuple[int, int, Tag], deque[Piece]] = {}
@@ -79,6 +81,11 @@ class Group:
         self.called: Counter[Tag] = Counter()
         #: how many wait for a piece that is not sent yet, by sender, receiver and tag
         self.notices: Counter[tuple[int, int, Tag]] = Counter()
+
+    @property
+    def is_of_same_members(self) -> bool:
+        """Whether all that have come so far make it of the same ranks."""
+        return all(ranks == self.made[0][0] for ranks, _ in self.made)
 
     def send(self, src: int, dst: int, type: MessageType, tag: Tag, *content: Any) -> None:
         about = (self.number, *named(tag))

@@ -13,6 +13,7 @@ import functools
 import importlib
 import pickle
 import sys
+import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -34,6 +35,8 @@ from squall.sim.world.pieces import POINT_TO_POINT
 from squall.sim.world.places import line_of
 
 _ID = "squall group"
+#: the argument of PyTorch's function that makes a group which has the ranks
+_RANKS = "global_ranks_in_group"
 #: seconds of virtual time for which a look at an operation lets others go on
 _LOOK_S = 1e-6
 
@@ -99,7 +102,9 @@ class Member:
         if rank == 0:
             store.set(_ID, str(here.ask("group new", size)))
         self._number = int(store.get(_ID))
-        problem = here.ask("group join", self._number, rank, self._timeout_s)
+        frame = sys._getframe()
+        ranks = _ranks_given(frame) or [*range(size)]
+        problem = here.ask("group join", self._number, rank, ranks, line_of(frame), self._timeout_s)
         if problem is not None:
             raise RuntimeError(problem)
 
@@ -466,3 +471,12 @@ def _about(tensors: list[Tensor], *, root: int | None = None, op: Any = None) ->
 
 def _copies(tensors: list[Tensor]) -> list[Tensor]:
     return [tensor.detach().clone() for tensor in tensors]
+
+
+def _ranks_given(frame: types.FrameType | None) -> list[int]:
+    """Of which ranks a script makes the group that is made in ``frame``; empty for the first one, of all."""
+    while frame is not None:
+        if _RANKS in frame.f_locals:
+            return [*frame.f_locals[_RANKS]]
+        frame = frame.f_back
+    return []

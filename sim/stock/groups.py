@@ -66,8 +66,16 @@ class Groups:
         self._cluster.answer(worker, question, group.number)
 
     def _join(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        number, rank, timeout_s = rest
+        number, rank, ranks, place, timeout_s = rest
         group = self._groups[number]
+        known = self._cluster.host.rank(worker)
+        who = worker.name if known is None else f"rank {known}"
+        group.made.append(
+            (ranks, f"{who} makes it of ranks {ranks}" + (f", at {place}" if place else ""))
+        )
+        if not group.is_of_same_members:
+            told = "; ".join(text for _, text in (group.made[0], group.made[-1]))
+            self._findings.note("mismatch", f"process group {number} differs in members: {told}")
         if rank in group.joining or rank in group.members:
             text = f"rank {rank} has joined the process group already"
             self._cluster.answer(worker, question, text)
@@ -87,7 +95,7 @@ class Groups:
 
         timer = self._cluster.runtime.call_later(timeout_s, late)
         group.joining[rank] = (worker, question, timer)
-        if len(group.joining) == group.size:
+        if len(group.joining) == len(ranks) and group.is_of_same_members:
             joining, group.joining = group.joining, {}
             group.members = {member: joining[member][0] for member in sorted(joining)}
             self._connect(group)

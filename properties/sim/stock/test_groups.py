@@ -181,6 +181,23 @@ def test_collectives_that_do_not_go_together_are_told(tmp_path: Path, calls: str
     assert run.of(OPERATION_STARTED) and run.digest != digest_of([])
 
 
+@pytest.mark.parametrize(
+    ("of_rank_0", "others"), [([0, 2], [0, 1, 2]), ([0, 1], [0, 2]), ([0, 2], [0, 1])]
+)
+def test_a_group_that_ranks_make_of_other_members_is_told(
+    tmp_path: Path, of_rank_0: list[int], others: list[int]
+) -> None:
+    script = tmp_path / "script.py"
+    made = f"dist.new_group({of_rank_0}) if rank == 0 else dist.new_group({others})"
+    script.write_text(MISMATCH.format(calls=made))
+    run = run_file(script, workers=3, engine="torch", stdout=io.StringIO(), stderr=io.StringIO())
+    assert run.outcome == "mismatch"
+    (told,) = run.found["mismatch"]
+    assert told.startswith("process group 1 differs in members: rank ")
+    for ranks in (of_rank_0, others):
+        assert f"makes it of ranks {ranks}, at script.py:8: " in told
+
+
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("calls", ORDERS)
 def test_equal_calls_in_another_order_are_told(tmp_path: Path, calls: str) -> None:

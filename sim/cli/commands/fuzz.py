@@ -55,6 +55,8 @@ squall fuzz --seeds 0:5000 --faults storm --stats
 
 squall fuzz --faults plan.json       (the same faults for every program)
 
+squall fuzz --groups --seeds 0:200   (trainings; squall export groups:7 shows one)
+
 squall fuzz train.py --workers 3 --faults rough --seeds 500     (one script, to its first failure)
 
 squall fuzz --distil 3000            (what campaigns here play first)
@@ -89,6 +91,15 @@ def fuzz(
         ),
     ] = None,
     jobs: Jobs = 1,
+    groups: Annotated[
+        bool,
+        typer.Option(
+            "--groups",
+            help="Random trainings over process groups instead (DistributedDataParallel, fully_shard, "
+            "pipelines, collectives), on the engine torch, each compared with one process. Elsewhere "
+            "their seeds are called groups:SEED.",
+        ),
+    ] = False,
     device: OnDevice = "cpu",
     engine: Engine = "port",
     faults: FaultsOption = None,
@@ -146,6 +157,7 @@ def fuzz(
     """
     if script is not None:
         _check_script(
+            groups=groups,
             minutes=minutes,
             distil=distil,
             until_proven=until_proven,
@@ -170,6 +182,15 @@ def fuzz(
     if seeds is not None and minutes is not None:
         raise BadInput(
             "--minutes", f"{minutes:g}", "expected either --seeds or --minutes, got both"
+        )
+    if groups:
+        engine = "torch"
+        _check_groups(
+            stats=stats,
+            cover=cover,
+            distil=distil,
+            until_proven=until_proven,
+            require_sometimes=require_sometimes,
         )
     parsers.device_of(engine, device)
     source = None
@@ -202,6 +223,7 @@ def fuzz(
         cover=cover,
         distil=distil is not None,
         keep_history=stats,
+        groups=groups,
         title=_title(distil, until_proven),
     )
     proof = None
@@ -238,6 +260,16 @@ def _check_script(**given: object) -> None:
         if value not in (None, False) and (name, value) != ("jobs", 1):
             option = f"--{name.replace('_', '-')}"
             raise BadInput(option, str(value), "is for random programs, expected none with SCRIPT")
+
+
+def _check_groups(**given: object) -> None:
+    """What is about programs alone is not given. Raises :class:`BadInput`."""
+    for name, value in given.items():
+        if value:
+            option = f"--{name.replace('_', '-')}"
+            raise BadInput(
+                option, str(value), "is for random programs, expected none with --groups"
+            )
 
 
 def never_reached(campaign: Campaign) -> list[str]:

@@ -50,13 +50,15 @@ class Asked:
     distil: bool = False
     #: keep what it has seen, for squall serve
     keep_history: bool = False
+    #: of trainings over process groups
+    groups: bool = False
 
     @property
     def settings(self) -> Settings:
         """What all its scenarios have in common."""
         faults = self.faults
         profile, plan = (None, NO_FAULTS) if faults is None else (faults.profile, faults.plan)
-        return Settings(profile, plan, self.engine, self.device)
+        return Settings(profile, plan, self.engine, self.device, groups=self.groups)
 
 
 def campaign_name(asked: Asked) -> str:
@@ -65,6 +67,7 @@ def campaign_name(asked: Asked) -> str:
     span = f"from seed {asked.seeds.start}" if asked.minutes else ""
     span = span or f"seeds {asked.seeds.start}:{asked.seeds.stop}"
     engine = "" if asked.engine == "port" else f", engine {asked.engine}"
+    engine = ", trainings" if asked.groups else engine
     return f"{span}, {faults}{engine}"
 
 

@@ -36,9 +36,14 @@ def corpus() -> dict[str, Scenario]:
 
 
 def corpus_for(settings: Settings) -> list[Scenario]:
-    """Those that a campaign with these settings runs first: none under faults, nor on the
+    """Those that a campaign with these settings runs first: none of trainings, none under faults, nor on the
     stand-in device, where not all that they do can be done."""
-    if settings.profile is not None or settings.plan or settings.device == "stand-in":
+    if (
+        settings.groups
+        or settings.profile is not None
+        or settings.plan
+        or settings.device == "stand-in"
+    ):
         return []
     return [
         scenario.in_world(device=settings.device)

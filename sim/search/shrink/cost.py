@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from squall.model.shrink.simplifications import complexity, size
 from squall.sim.faults.plan import Fault, Hold, MessageFault, Plan, Schedule, Selector
 from squall.sim.scenario import Scenario
+from squall.sim.trainings.training import training_in
 from squall.sim.world.latency import parse_latency
 
 #: what counts for a deviation that is drawn and so may be any number of them
@@ -49,8 +50,13 @@ def cost(scenario: Scenario) -> Cost:
     values += sum(_value(item) for _, _, item in scenario.faults.items())
     values += (scenario.seed != 0) + (scenario.faults.schedule != Schedule())
     values += scenario.world.latency != "0"
-    parts = (scenario.workers or 0) if program is None else size(program)
+    parts = _size_of_script(scenario) if program is None else size(program)
     return Cost(_deviations(scenario), parts, values)
+
+
+def _size_of_script(scenario: Scenario) -> int:
+    training = None if scenario.script is None else training_in(scenario.script.text)
+    return (scenario.workers or 0) if training is None else training.size
 
 
 def extent(scenario: Scenario) -> Extent:

@@ -42,6 +42,9 @@ from squall.sim.search.again import planted
 from squall.sim.search.mutants.families import MUTANTS
 from squall.sim.search.shrink.concrete import concrete
 from squall.sim.search.shrink.cost import cost, is_drawn
+from squall.sim.trainings.cuts import smaller
+from squall.sim.trainings.render import script_of
+from squall.sim.trainings.training import training_in
 from squall.sim.world import interrupts
 from squall.sim.world.real_time import TooLongError, time_limit
 
@@ -347,6 +350,12 @@ class Shrinker:
     def _scripts(self) -> Iterator[Scenario]:
         script = self.best.script
         if script is None or script.workers is None:
+            return
+        training = training_in(script.text)
+        if training is not None:
+            for less in smaller(training):
+                if _fits(self.best.faults, less.ranks):
+                    yield replace(self.best, work=script_of(less, script.path))
             return
         for workers in dict.fromkeys((1, 2, script.workers // 2, script.workers - 1)):
             if 1 <= workers < script.workers and _fits(self.best.faults, workers):

@@ -1,0 +1,133 @@
+"""Mistakes that people make in trainings, as changes of the scripts that are drawn."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+
+class Mistake(NamedTuple):
+    """``old`` is a regular expression of what stands there; ``new`` what is written instead."""
+
+    old: str
+    new: str
+
+    def made_in(self, text: str) -> str | None:
+        """The script with it; None where it cannot be made."""
+        changed, times = re.subn(self.old, self.new, text, flags=re.MULTILINE)
+        return changed if times else None
+
+
+MISTAKES = {
+    "wrong divisor": Mistake(r"div_\(RANKS\)", "div_(RANKS + 1)"),
+    "scaled twice": Mistake(
+        r"^( +)loss_of\(model, step, round, rank\)\.backward",
+        r"\1(loss_of(model, step, round, rank) / RANKS).backward",
+    ),
+    "gradients by another operator": Mistake(
+        r"all_reduce\(each\.grad, ", "all_reduce(each.grad, dist.ReduceOp.MAX, "
+    ),
+    "gradients of the first layer left out": Mistake(
+        r"^( +)for each in model\.parameters\(\):\n +if each\.grad is not None:\n( +)works",
+        r"\1for each in list(model.parameters())[1:]:\n\1    if each.grad is not None:\n\2works",
+    ),
+    "a call missing on one rank": Mistake(
+        r"next\(talk, None\)", "next(talk, None) if rank else None"
+    ),
+    "a barrier on rank 0 alone": Mistake(
+        r"^        for each in optimizers:\n            each\.zero_grad",
+        "        if rank == 0:\n            dist.barrier()\n        for each in optimizers:\n            each.zero_grad",
+    ),
+    "another root on one rank": Mistake(
+        r"src=\d", "src=AMONG[0] if rank == AMONG[0] else AMONG[1]"
+    ),
+    "another destination on one rank": Mistake(
+        r"dst=\d", "dst=AMONG[0] if rank == AMONG[0] else AMONG[1]"
+    ),
+    "another type on one rank": Mistake(
+        r"mine = values\[place\]\.clone\(\)$",
+        "mine = values[place].clone() if place else values[place].to(torch.int32)",
+    ),
+    "another size on one rank": Mistake(
+        r"mine = values\[place\]\.clone\(\)$", "mine = values[place].clone()[: 3 if place else 2]"
+    ),
+    "another operator on one rank": Mistake(
+        r"(all_reduce|reduce_scatter_tensor)\((.*), op=dist\.ReduceOp\.(SUM|PRODUCT)",
+        r"\1(\2, op=dist.ReduceOp.\3 if place else dist.ReduceOp.MIN",
+    ),
+    "a buffer used before the wait": Mistake(
+        r"^(    work = dist\.all_reduce\(.*)$", r"\1\n    mine.add_(1)"
+    ),
+    "what is sent is written to before it left": Mistake(
+        r"^(    works = \[dist\.isend\(mine.*)$", r"\1\n    mine.add_(1)"
+    ),
+    "never waited for": Mistake(
+        r"    for work in works:\n        work\.wait\(\)\n    expect", "    expect"
+    ),
+    "the wrong work waited for": Mistake(
+        r"    for work in works:\n        work\.wait\(\)\n    expect",
+        "    works[0].wait()\n    expect",
+    ),
+    "gradients not waited for": Mistake(
+        r"        for work in works:\n            work\.wait\(\)\n", ""
+    ),
+    "never synchronized": Mistake(
+        r"nullcontext\(\) if round == ROUNDS - 1 else", "nullcontext() if False else"
+    ),
+    "never reduced": Mistake(
+        r"set_requires_gradient_sync\(.*\)", "set_requires_gradient_sync(False)"
+    ),
+    "unused parameters not looked for": Mistake(
+        "find_unused_parameters=True", "find_unused_parameters=False"
+    ),
+    "a layer used by one rank alone": Mistake(
+        "if step % 2 == 0 else x", "if dist.get_rank() == 0 else x"
+    ),
+    "a step on one rank": Mistake(
+        r"each\.step\(\)$", "each.step() if rank == 0 or each is optimizers[0] else None"
+    ),
+    "a rank has a batch less": Mistake(
+        r"for step in range\(STEPS\)", "for step in range(STEPS - (rank == 1))"
+    ),
+    "sends that wait for each other": Mistake(
+        r"works = \[dist\.isend\(mine, after, group=group\), ",
+        "dist.send(mine, after, group=group); works = [",
+    ),
+    "another tag": Mistake(
+        r"irecv\(found, before, group=group\)", "irecv(found, before, group=group, tag=1)"
+    ),
+    "from the wrong rank": Mistake(
+        r"AMONG\[place - 1\]$", "AMONG[(place + 1) % len(AMONG)] if place else AMONG[-1]"
+    ),
+    "any source taken for the next": Mistake(
+        r"found\[dist\.recv\(one, group=group\)\] = one",
+        "dist.recv(one, group=group); found[[each for each in AMONG if each not in (rank, *found)][0]] = one",
+    ),
+    "groups made in another order": Mistake(
+        r"groups = \[(dist\.new_group\(\[[^]]*\]\)), (dist\.new_group\(\[[^]]*\]\))\]",
+        r"groups = [\1, \2] if dist.get_rank() else [\2, \1][::-1]",
+    ),
+    "a group without a member": Mistake(
+        r"(if step == \d and rank in \[.*\]):", r"\1 and rank != 0:"
+    ),
+    "buffers that are not sent": Mistake(
+        r"(class Centered[\s\S]*DistributedDataParallel\(copy\.deepcopy\(single\))",
+        r"\1, broadcast_buffers=False",
+    ),
+    "the target for the wrong stage": Mistake(
+        r"if rank == RANKS - 1 else \{\}", "if rank == 0 else {}"
+    ),
+    "stages in another order": Mistake(r"range\(rank, len", "range(RANKS - 1 - rank, len"),
+    "weights of each rank's own": Mistake(
+        r"torch\.manual_seed\(SEED\)", "torch.manual_seed(SEED + dist.get_rank())"
+    ),
+    "a hook that rounds": Mistake("allreduce_hook", "fp16_compress_hook"),
+    "a hook that does not divide": Mistake(
+        r"default_hooks\.allreduce_hook\)",
+        "lambda _, bucket: dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda f: f.value()[0]))",
+    ),
+    "parameters not sent after a step": Mistake(
+        r"^    optimizers = \[(.*ZeroRedundancyOptimizer.*)$",
+        r"    ZeroRedundancyOptimizer._sync_params = lambda self: None\n    optimizers = [\1",
+    ),
+}

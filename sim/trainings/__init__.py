@@ -1,0 +1,1 @@
+"""Random trainings over process groups, as data: drawn, rendered as scripts, and made smaller."""

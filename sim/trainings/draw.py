@@ -1,0 +1,114 @@
+"""What a seed stands for: a training."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import get_args
+
+from squall.model.generate.keyed import NO_CHANGES, Changes, KeyedChoices
+from squall.sim.trainings.training import (
+    LAYERS_OF,
+    Call,
+    Dtype,
+    Layer,
+    Operator,
+    Optimizer,
+    Schedule,
+    Talk,
+    Training,
+    Wrapper,
+)
+
+#: of each wrapper: words that :mod:`.render` knows
+OPTIONS: dict[Wrapper, tuple[str, ...]] = {
+    "by hand": ("async", "flat"),
+    "ddp": ("small buckets", "views", "static", "hook"),
+    "zero": ("small buckets", "views"),
+    "fsdp": ("keep", "whole"),
+    "hsdp": ("keep", "whole"),
+    "pipeline": (),
+}
+_MOST_LAYERS, _MOST_STEPS, _MOST_TALKS, _MOST_RANKS, _MOST_CHUNKS = 4, 3, 3, 4, 4
+#: what is not for every rank, or has an operator that does not suit whole numbers
+_REDUCING: frozenset[Call] = frozenset({"all_reduce", "reduce", "reduce_scatter"})
+
+
+def draw_training(seed: int, changes: Changes = NO_CHANGES) -> Training:
+    """The training of a seed."""
+    choices = KeyedChoices(("training", seed), changes)
+    return choices.group("training", partial(_draw, choices, seed))
+
+
+def _draw(choices: KeyedChoices, seed: int) -> Training:
+    wrapper = choices.pick("wrapper", get_args(Wrapper))
+    ranks = choices.integer("ranks", 2, _MOST_RANKS)
+    if wrapper == "hsdp":
+        ranks = _MOST_RANKS
+    schedule: Schedule = (
+        choices.pick("schedule", get_args(Schedule)) if wrapper == "pipeline" else "GPipe"
+    )
+    chunks = choices.integer("chunks", 1, _MOST_CHUNKS)
+    stages = 0
+    if wrapper == "pipeline":
+        per_rank = 1 if schedule in ("GPipe", "1F1B") else 2
+        stages = ranks * per_rank
+        # Each rank has as many at a time as there are ranks.
+        chunks = ranks * max(1, chunks // 2) if per_rank > 1 else max(chunks, 2)
+    layers = _draw_layers(choices, wrapper, stages)
+    steps = choices.integer("steps", 1, _MOST_STEPS)
+    rounds = 2 if choices.chance("rounds", 0.3) else 1
+    if "buffer" in layers or wrapper == "pipeline":
+        rounds = 1
+    options = {option for option in OPTIONS[wrapper] if choices.chance(f"option {option}", 0.3)}
+    if rounds > 1 or {"unused", "sometimes"} & {*layers}:
+        options.discard("static")
+    talks = choices.integer("talks", 0, _MOST_TALKS)
+    return Training(
+        ranks=ranks,
+        seed=seed,
+        layers=layers,
+        wrapper=wrapper,
+        options=tuple(sorted(options)),
+        optimizer=choices.pick("optimizer", get_args(Optimizer)),
+        steps=steps,
+        rounds=rounds,
+        schedule=schedule,
+        chunks=chunks if wrapper == "pipeline" else 2,
+        talks=tuple(
+            choices.group("talk", partial(_draw_talk, choices, ranks, steps)) for _ in range(talks)
+        ),
+    )
+
+
+def _draw_layers(choices: KeyedChoices, wrapper: Wrapper, stages: int) -> tuple[Layer, ...]:
+    known = LAYERS_OF[wrapper]
+    count = stages or choices.integer("layers", 1, _MOST_LAYERS)
+    drawn: list[Layer] = [
+        choices.pick("layer", known) if choices.chance("special", 0.5) else "linear"
+        for _ in range(count)
+    ]
+    if drawn[0] in ("again", "unused", "sometimes", "frozen") or not {"linear", "norm"} & {*drawn}:
+        drawn[0] = "linear"
+    return tuple(drawn)
+
+
+def _draw_talk(choices: KeyedChoices, ranks: int, steps: int) -> Talk:
+    call: Call = choices.pick("call", get_args(Call))
+    among = [rank for rank in range(ranks) if choices.chance(f"rank {rank}", 0.75)]
+    if len(among) < 2:
+        among = list(range(ranks))
+    operator: Operator = (
+        choices.pick("operator", get_args(Operator)) if call in _REDUCING else "SUM"
+    )
+    dtype: Dtype = (
+        choices.pick("dtype", get_args(Dtype)) if call not in ("objects", "barrier") else "float64"
+    )
+    return Talk(
+        call=call,
+        among=tuple(among),
+        after=choices.integer("after", 0, steps - 1),
+        root=choices.integer("root", 0, len(among) - 1),
+        operator=operator,
+        dtype=dtype,
+        at_work=choices.chance("at work", 0.4),
+    )

@@ -1,0 +1,352 @@
+"""A training as a script that compares itself with one process, on stock PyTorch as under squall.
+
+text = script_text(training)
+scenario = around.scenario(script_of(training, "training-712"), seed=712)
+"""
+
+from __future__ import annotations
+
+from squall.sim.scenario import Script
+from squall.sim.trainings.talks import lines_of
+from squall.sim.trainings.training import Layer, Training, header
+
+_HEAD = '''\
+"""A training of {ranks} ranks that was drawn: each gradient, and what each step makes of the weights, is
+compared with one process that has the batches of all ranks.
+
+    torchrun --nproc-per-node {ranks} FILE
+    squall run FILE --workers {ranks} --engine torch
+"""
+
+{header}
+import contextlib
+import copy
+
+import torch
+import torch.distributed as dist
+from torch import nn, optim
+{imports}
+RANKS, STEPS, ROUNDS, SEED = {ranks}, {steps}, {rounds}, {seed}
+'''
+_BUFFER = '''
+
+class Centered(nn.Module):
+    """Has a buffer that each batch changes."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, x):
+        self.mean.mul_(0.5).add_(x.detach().mean(0))
+        return x - self.mean
+'''
+_MODEL = '''
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([
+{made}
+        ])
+
+    def forward(self, x, step):
+{forward}
+        return x
+
+
+def make_model():
+    torch.manual_seed(SEED)
+    return Model().double()
+
+
+def make_optimizer(model):
+    trained = [each for each in model.parameters() if each.requires_grad]
+    return {optimizer}
+
+
+def batch(step, round, rank):
+    """What a rank trains on."""
+    generator = torch.Generator().manual_seed(((SEED * 5 + step) * 5 + round) * 10 + rank)
+    inputs = torch.randn({rows}, 4, generator=generator, dtype=torch.float64)
+    return inputs, inputs.sin()
+'''
+_LOSS = '''
+
+def loss_of(model, step, round, rank):
+    inputs, targets = batch(step, round, rank)
+    return nn.functional.mse_loss(model(inputs, step), targets) / ROUNDS
+
+
+def one_process(model, step):
+    """The gradients of all batches."""
+    for round in range(ROUNDS):
+        before = {name: it.clone() for name, it in model.named_buffers()}
+        for rank in reversed(range(RANKS)):  # rank 0 is the last, whose buffers all have then
+            model.load_state_dict(before, strict=False)
+            (loss_of(model, step, round, rank) / RANKS).backward()
+'''
+_LOSS_OF_PIPELINE = '''
+
+def one_process(model, step):
+    """The gradients of the whole batch."""
+    inputs, targets = batch(step, 0, 0)
+    nn.functional.mse_loss(model(inputs, step), targets).backward()
+'''
+_CHECK = """
+
+def whole(tensor):
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def compare(single, model, what):
+    for (name, one), other in zip(single.named_parameters(), model.parameters(), strict=True):
+        if what == "gradient":
+            one, other = one.grad, other.grad
+            assert (one is None) == (other is None), f"{{what}} of {{name}}: {{one}} and {{other}}"
+            if one is None:
+                continue
+        told = f"{{what}} of {{name}} is not that of one process"
+        torch.testing.assert_close(
+            whole(other.detach()), one.detach(), rtol=0, atol=1e-12, msg=lambda text: f"{{told}}: {{text}}"
+        )
+
+
+def expect(found, expected):
+    assert torch.equal(found, expected), f"{{found.tolist()}}, expected {{expected.tolist()}}"
+"""
+_TRAIN = """
+
+def train(rank, groups):
+    single = make_model()
+    mirror = single
+{wrap}
+    optimizers = [make_optimizer(single), {optimizer}]
+    for step in range(STEPS):
+{begin}        for each in optimizers:
+            each.zero_grad()
+        one_process(single, step)
+{backward}
+        compare(mirror, model, "gradient")
+        for each in optimizers:
+            each.step()
+        compare(mirror, model, "weight")
+{end}
+
+def main():
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    groups = [{groups}]
+    train(dist.get_rank(), groups)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
+"""
+_MADE: dict[Layer, str] = {
+    "norm": "nn.LayerNorm(4)",
+    "buffer": "Centered()",
+    "frozen": "nn.Sequential(nn.Linear(4, 4), nn.Tanh()).requires_grad_(False)",
+}
+_LINEAR = "nn.Sequential(nn.Linear(4, 4), nn.Tanh())"
+#: AdamW divides by what gradients are: with a small eps rounding errors would grow
+_OPTIMIZERS = {
+    "SGD": ("optim.SGD", "lr=0.1, momentum=0.5"),
+    "AdamW": ("optim.AdamW", "lr=0.05, eps=1e-3"),
+}
+
+
+def script_of(training: Training, name: str) -> Script:
+    """The script, which is in no file."""
+    return Script(path=name, text=script_text(training), workers=training.ranks)
+
+
+def script_text(training: Training) -> str:
+    """The text of the script."""
+    is_pipeline = training.wrapper == "pipeline"
+    wrap, backward, imports = _PARTS[training.wrapper](training)
+    made = [layer for layer in training.layers if layer != "again"]
+    forward = [
+        _forward(layer, at - training.layers[:at].count("again"))
+        for at, layer in enumerate(training.layers)
+    ]
+    kind, options = _OPTIMIZERS[training.optimizer]
+    begin, end = _talks(training)
+    optimizer = "make_optimizer(model)"
+    if training.wrapper == "zero":
+        bucket = ", parameters_as_bucket_view=True" if "views" in training.options else ""
+        optimizer = (
+            "ZeroRedundancyOptimizer([each for each in model.parameters() if each.requires_grad], "
+            f"{kind}{bucket}, {options})"
+        )
+    parts = [
+        _HEAD.format(
+            header=header(training),
+            ranks=training.ranks,
+            steps=training.steps,
+            rounds=training.rounds,
+            seed=training.seed,
+            imports="".join(f"{line}\n" for line in imports),
+        ),
+        _BUFFER if "buffer" in training.layers else "",
+        _MODEL.format(
+            made="\n".join(f"            {_MADE.get(layer, _LINEAR)}," for layer in made),
+            forward="\n".join(f"        {line}" for line in forward if line),
+            optimizer=f"{kind}(trained, {options})",
+            rows=2 * training.chunks if is_pipeline else 3,
+        ),
+        _LOSS_OF_PIPELINE if is_pipeline else _LOSS,
+        _CHECK.format(),
+        *(f"\n\n{lines_of(talk, number)}" for number, talk in enumerate(training.talks)),
+        _TRAIN.format(
+            wrap=_indented(wrap, 4),
+            optimizer=optimizer,
+            begin=begin,
+            backward=_indented(backward, 8),
+            end=end,
+            groups=", ".join(f"dist.new_group({list(talk.among)})" for talk in training.talks),
+        ),
+    ]
+    text = "".join(parts)
+    return text if "contextlib." in text else text.replace("import contextlib\n", "")
+
+
+def _indented(text: str, by: int) -> str:
+    return "\n".join(" " * by + line if line else "" for line in text.splitlines())
+
+
+def _forward(layer: Layer, at: int) -> str:
+    """Its line; ``at``: its index among those that are made."""
+    return {
+        "again": "x = self.layers[0](x)",
+        "unused": "",
+        "sometimes": f"x = self.layers[{at}](x) if step % 2 == 0 else x",
+    }.get(layer, f"x = self.layers[{at}](x)")
+
+
+def _talks(training: Training) -> tuple[str, str]:
+    """What is begun before a step, and what comes after it."""
+    begin, end = "", ""
+    for number, talk in enumerate(training.talks):
+        here = f"        if step == {talk.after} and rank in {list(talk.among)}:\n"
+        started = (
+            f"            talk = talk{number}(rank, groups[{number}])\n            next(talk)\n"
+        )
+        if talk.at_work:
+            begin += here + started.replace("talk =", f"talk_{number} =").replace(
+                "(talk)", f"(talk_{number})"
+            )
+            end += f"{here}            next(talk_{number}, None)\n"
+        else:
+            end += f"{here}{started}            next(talk, None)\n"
+    return begin, end
+
+
+# -- how it is distributed: what wraps the model, a step's backward passes, and imports ------------
+
+_Parts = tuple[str, str, list[str]]
+
+
+def _by_hand(training: Training) -> _Parts:
+    backward = "for round in range(ROUNDS):\n    loss_of(model, step, round, rank).backward()\n"
+    if "flat" in training.options:
+        backward += (
+            "gradients = [each.grad for each in model.parameters() if each.grad is not None]\n"
+            "flat = torch.cat([each.flatten() for each in gradients])\n"
+            "dist.all_reduce(flat)\n"
+            "parts = flat.div(RANKS).split([each.numel() for each in gradients])\n"
+            "for gradient, part in zip(gradients, parts, strict=True):\n"
+            "    gradient.copy_(part.view_as(gradient))\n"
+        )
+    else:
+        later = "async" in training.options
+        backward += (
+            "works = []\n"
+            "for each in model.parameters():\n"
+            "    if each.grad is not None:\n"
+            f"        works.append(dist.all_reduce(each.grad, async_op={later}))\n"
+        )
+        backward += "for work in works:\n    work.wait()\n" if later else ""
+        backward += "for each in model.parameters():\n    if each.grad is not None:\n        each.grad.div_(RANKS)\n"
+    return "model = copy.deepcopy(single)", backward, []
+
+
+def _ddp(training: Training) -> _Parts:
+    options = []
+    if "small buckets" in training.options:
+        options.append("bucket_cap_mb=0.0001")
+    if "views" in training.options and training.wrapper == "ddp":
+        options.append("gradient_as_bucket_view=True")
+    if "static" in training.options:
+        options.append("static_graph=True")
+    elif {"unused", "sometimes"} & {*training.layers}:
+        options.append("find_unused_parameters=True")
+    wrap = f"model = DistributedDataParallel({', '.join(['copy.deepcopy(single)', *options])})"
+    imports = ["from torch.nn.parallel import DistributedDataParallel"]
+    if "hook" in training.options:
+        wrap += "\nmodel.register_comm_hook(None, default_hooks.allreduce_hook)"
+        imports.insert(0, "from torch.distributed.algorithms.ddp_comm_hooks import default_hooks")
+    if training.wrapper == "zero":
+        imports.insert(0, "from torch.distributed.optim import ZeroRedundancyOptimizer")
+    backward = "for round in range(ROUNDS):\n"
+    if training.rounds > 1:
+        backward += (
+            "    with contextlib.nullcontext() if round == ROUNDS - 1 else model.no_sync():\n"
+            "        loss_of(model, step, round, rank).backward()\n"
+        )
+    else:
+        backward += "    loss_of(model, step, round, rank).backward()\n"
+    return wrap, backward, imports
+
+
+def _fsdp(training: Training) -> _Parts:
+    shape = "(RANKS // 2, 2)" if training.wrapper == "hsdp" else "(RANKS,)"
+    names = ', mesh_dim_names=("replicate", "shard")' if training.wrapper == "hsdp" else ""
+    keep = ", reshard_after_forward=False" if "keep" in training.options else ""
+    wrap = f'mesh = init_device_mesh("cpu", {shape}{names})\nmodel = copy.deepcopy(single)\n'
+    if "whole" not in training.options:
+        wrap += f"for layer in model.layers:\n    fully_shard(layer, mesh=mesh{keep})\n"
+    wrap += f"fully_shard(model, mesh=mesh{keep})"
+    backward = "for round in range(ROUNDS):\n"
+    if training.rounds > 1:
+        backward += "    model.set_requires_gradient_sync(round == ROUNDS - 1)\n"
+    backward += "    loss_of(model, step, round, rank).backward()\n"
+    imports = [
+        "from torch.distributed.device_mesh import init_device_mesh",
+        "from torch.distributed.fsdp import fully_shard",
+    ]
+    return wrap, backward, imports
+
+
+def _pipeline(training: Training) -> _Parts:
+    multi = training.stages_a_rank > 1
+    kind = f"Schedule{training.schedule}"
+    wrap = (
+        "model = copy.deepcopy(single)\n"
+        "mine = range(rank, len(model.layers), RANKS)\n"
+        "stages = [\n"
+        '    PipelineStage(model.layers[at], at, len(model.layers), torch.device("cpu")) for at in mine\n'
+        "]\n"
+        f"schedule = {kind}({'stages' if multi else 'stages[0]'}, {training.chunks}, "
+        "loss_fn=nn.functional.mse_loss)\n"
+        "mirror, model = (nn.ModuleList([one.layers[at] for at in mine]) for one in (single, model))"
+    )
+    backward = (
+        "inputs, targets = batch(step, 0, 0)\n"
+        "given = (inputs,) if rank == 0 else ()\n"
+        'target = {"target": targets} if rank == RANKS - 1 else {}\n'
+        "schedule.step(*given, **target)\n"
+    )
+    imports = [f"from torch.distributed.pipelining import PipelineStage, {kind}"]
+    return wrap, backward, imports
+
+
+_PARTS = {
+    "by hand": _by_hand,
+    "ddp": _ddp,
+    "zero": _ddp,
+    "fsdp": _fsdp,
+    "hsdp": _fsdp,
+    "pipeline": _pipeline,
+}

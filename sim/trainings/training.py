@@ -1,0 +1,154 @@
+"""A training over process groups, as data: a model, how it is distributed, and what ranks tell each other between
+steps.
+
+It is played as the script that :mod:`.render` makes of it, whose text has the data in its first comment, so that
+whoever has the script has the training (:func:`training_in`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Annotated, ClassVar, Literal, get_args
+
+from pydantic import ConfigDict, Field, TypeAdapter
+
+from squall.model.program.made import Checked, check_fields
+from squall.model.program.strict_json import MadeError
+
+Layer = Literal["linear", "norm", "buffer", "again", "frozen", "unused", "sometimes"]
+Wrapper = Literal["by hand", "ddp", "zero", "fsdp", "hsdp", "pipeline"]
+Schedule = Literal["GPipe", "1F1B", "Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble"]
+Optimizer = Literal["SGD", "AdamW"]
+Call = Literal[
+    "all_reduce",
+    "reduce",
+    "broadcast",
+    "all_gather",
+    "gather",
+    "scatter",
+    "reduce_scatter",
+    "all_to_all",
+    "ring",
+    "batched ring",
+    "any source",
+    "objects",
+    "barrier",
+]
+Operator = Literal["SUM", "MAX", "MIN", "PRODUCT"]
+Dtype = Literal["float32", "float64", "int64"]
+
+#: what stands before the data in a script
+MARK = "# training: "
+_STRICT = ConfigDict(extra="forbid", strict=True)
+#: layers without which every wrapper does the same, and those that a wrapper cannot have
+_NOT_SHARDED: frozenset[Layer] = frozenset({"again", "buffer", "unused", "sometimes"})
+LAYERS_OF: dict[Wrapper, tuple[Layer, ...]] = {
+    wrapper: tuple(
+        layer
+        for layer in get_args(Layer)
+        if not (wrapper in ("fsdp", "hsdp") and layer in _NOT_SHARDED)
+        and not (wrapper == "pipeline" and layer not in ("linear", "norm"))
+        and not (wrapper == "by hand" and layer == "buffer")
+    )
+    for wrapper in get_args(Wrapper)
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Talk(Checked):
+    """What ranks ``among`` the group tell each other after a step.
+
+    ``at_work``: it is begun before that step and waited for after it. ``root``: an index into ``among``.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    call: Call
+    among: Annotated[tuple[int, ...], Field(min_length=2)]
+    after: Annotated[int, Field(ge=0)] = 0
+    root: Annotated[int, Field(ge=0)] = 0
+    operator: Operator = "SUM"
+    dtype: Dtype = "float64"
+    at_work: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if list(self.among) != sorted(set(self.among)):
+            raise MadeError(f"Talk.among: {self.among} is wrong: should be ranks in their order")
+        if self.root >= len(self.among):
+            raise MadeError(f"Talk.root: {self.root} is wrong: should be below {len(self.among)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training(Checked):
+    """``seed`` of weights and batches. ``rounds``: batches whose gradients one step adds up.
+    ``options`` of the wrapper, each a word that :mod:`.render` knows. ``chunks`` and ``schedule`` of a pipeline."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    ranks: Annotated[int, Field(ge=2, le=8)] = 2
+    seed: Annotated[int, Field(ge=0)] = 0
+    layers: Annotated[tuple[Layer, ...], Field(min_length=1)] = ("linear",)
+    wrapper: Wrapper = "ddp"
+    options: tuple[str, ...] = ()
+    optimizer: Optimizer = "SGD"
+    steps: Annotated[int, Field(ge=1, le=4)] = 1
+    rounds: Annotated[int, Field(ge=1, le=3)] = 1
+    schedule: Schedule = "GPipe"
+    chunks: Annotated[int, Field(ge=1, le=8)] = 2
+    talks: tuple[Talk, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for layer in self.layers:
+            if layer not in LAYERS_OF[self.wrapper]:
+                raise MadeError(f"Training.layers: {layer!r} is wrong: {self.wrapper} has none")
+        if not {"linear", "norm"} & {*self.layers}:
+            raise MadeError("Training.layers: should have one that is trained")
+        if self.wrapper == "hsdp" and self.ranks % 2:
+            raise MadeError(f"Training.ranks: {self.ranks} is wrong: hsdp needs pairs of them")
+        if self.rounds > 1 and ("buffer" in self.layers or self.wrapper == "pipeline"):
+            raise MadeError(f"Training.rounds: {self.rounds} is wrong: should be 1 for it")
+        if self.wrapper == "pipeline" and len(self.layers) != self.ranks * self.stages_a_rank:
+            raise MadeError("Training.layers: a pipeline has one for each stage")
+        for talk in self.talks:
+            if talk.among[-1] >= self.ranks or talk.after >= self.steps:
+                raise MadeError(f"Training.talks: {talk} is wrong: there is no such rank, or step")
+
+    @property
+    def stages_a_rank(self) -> int:
+        if self.wrapper != "pipeline":
+            return 1
+        return 1 if self.schedule in ("GPipe", "1F1B") else 2
+
+    @property
+    def size(self) -> int:
+        """The less, the plainer."""
+        talks = sum(
+            2 + talk.at_work + (talk.operator != "SUM") + len(talk.among) for talk in self.talks
+        )
+        plain = (self.optimizer == "SGD") + (self.wrapper == "by hand")
+        return 10 * self.ranks + 4 * len(self.layers) + 3 * self.steps + 3 * self.rounds + (
+            2 * len(self.options) + self.chunks + talks + 2 - plain
+        )  # fmt: skip
+
+
+_READ = TypeAdapter(Training)
+
+
+def header(training: Training) -> str:
+    """The comment that has it: what differs from a plain one."""
+    plain = asdict(Training())
+    said = {name: it for name, it in asdict(training).items() if it != plain[name]}
+    return MARK + json.dumps(said)
+
+
+def training_in(text: str) -> Training | None:
+    """The training whose script this is; None for any other script. Raises ValueError for data that is none."""
+    if MARK not in text:
+        return None
+    for line in text.splitlines():
+        if line.startswith(MARK):
+            return _READ.validate_json(line.removeprefix(MARK))
+    return None
