@@ -8,6 +8,8 @@ from typing import get_args
 from squall.model.generate.keyed import NO_CHANGES, Changes, KeyedChoices
 from squall.sim.trainings.training import (
     LAYERS_OF,
+    PAIRS,
+    PIPELINES,
     Call,
     Dtype,
     Layer,
@@ -26,7 +28,10 @@ OPTIONS: dict[Wrapper, tuple[str, ...]] = {
     "zero": ("small buckets", "views"),
     "fsdp": ("keep", "whole"),
     "hsdp": ("keep", "whole"),
+    "tp": (),
+    "dp x tp": (),
     "pipeline": (),
+    "pp x dp": (),
 }
 _MOST_LAYERS, _MOST_STEPS, _MOST_TALKS, _MOST_RANKS, _MOST_CHUNKS = 4, 3, 3, 4, 4
 #: what is not for every rank, or has an operator that does not suit whole numbers
@@ -42,22 +47,25 @@ def draw_training(seed: int, changes: Changes = NO_CHANGES) -> Training:
 def _draw(choices: KeyedChoices, seed: int) -> Training:
     wrapper = choices.pick("wrapper", get_args(Wrapper))
     ranks = choices.integer("ranks", 2, _MOST_RANKS)
-    if wrapper == "hsdp":
+    if wrapper in PAIRS or (wrapper == "tp" and ranks % 2):
         ranks = _MOST_RANKS
     schedule: Schedule = (
-        choices.pick("schedule", get_args(Schedule)) if wrapper == "pipeline" else "GPipe"
+        choices.pick("schedule", get_args(Schedule)) if wrapper in PIPELINES else "GPipe"
     )
     chunks = choices.integer("chunks", 1, _MOST_CHUNKS)
     stages = 0
-    if wrapper == "pipeline":
-        per_rank = 1 if schedule in ("GPipe", "1F1B") else 2
-        stages = ranks * per_rank
-        # Each rank has as many at a time as there are ranks.
-        chunks = ranks * max(1, chunks // 2) if per_rank > 1 else max(chunks, 2)
+    if wrapper in PIPELINES:
+        per_rank, in_a_row = (
+            1 if schedule in ("GPipe", "1F1B") else 2,
+            2 if wrapper in PAIRS else ranks,
+        )
+        stages = in_a_row * per_rank
+        # Schedules of several stages a rank want a multiple of the ranks.
+        chunks = in_a_row * max(1, chunks // 2) if per_rank > 1 else max(chunks, 2)
     layers = _draw_layers(choices, wrapper, stages)
     steps = choices.integer("steps", 1, _MOST_STEPS)
     rounds = 2 if choices.chance("rounds", 0.3) else 1
-    if "buffer" in layers or wrapper == "pipeline":
+    if "buffer" in layers or wrapper in PIPELINES:
         rounds = 1
     options = {option for option in OPTIONS[wrapper] if choices.chance(f"option {option}", 0.3)}
     if rounds > 1 or {"unused", "sometimes"} & {*layers}:
@@ -73,7 +81,7 @@ def _draw(choices: KeyedChoices, seed: int) -> Training:
         steps=steps,
         rounds=rounds,
         schedule=schedule,
-        chunks=chunks if wrapper == "pipeline" else 2,
+        chunks=chunks if wrapper in PIPELINES else 2,
         talks=tuple(
             choices.group("talk", partial(_draw_talk, choices, ranks, steps)) for _ in range(talks)
         ),

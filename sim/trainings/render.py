@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from squall.sim.scenario import Script
 from squall.sim.trainings.talks import lines_of
-from squall.sim.trainings.training import Layer, Training, header
+from squall.sim.trainings.training import PIPELINES, Layer, Training, header
 
 _HEAD = '''\
 """A training of {ranks} ranks that was drawn: each gradient, and what each step makes of the weights, is
@@ -27,6 +27,8 @@ import torch.distributed as dist
 from torch import nn, optim
 {imports}
 RANKS, STEPS, ROUNDS, SEED = {ranks}, {steps}, {rounds}, {seed}
+#: in so many parts each batch is trained on at the same time
+SHARES = {shares}
 '''
 _BUFFER = '''
 
@@ -41,7 +43,7 @@ class Centered(nn.Module):
         self.mean.mul_(0.5).add_(x.detach().mean(0))
         return x - self.mean
 '''
-_MODEL = '''
+_MODEL = """
 
 class Model(nn.Module):
     def __init__(self):
@@ -65,16 +67,15 @@ def make_optimizer(model):
     return {optimizer}
 
 
-def batch(step, round, rank):
-    """What a rank trains on."""
-    generator = torch.Generator().manual_seed(((SEED * 5 + step) * 5 + round) * 10 + rank)
+def batch(step, round, share):
+    generator = torch.Generator().manual_seed(((SEED * 5 + step) * 5 + round) * 10 + share)
     inputs = torch.randn({rows}, 4, generator=generator, dtype=torch.float64)
     return inputs, inputs.sin()
-'''
+"""
 _LOSS = '''
 
-def loss_of(model, step, round, rank):
-    inputs, targets = batch(step, round, rank)
+def loss_of(model, step, round, share):
+    inputs, targets = batch(step, round, share)
     return nn.functional.mse_loss(model(inputs, step), targets) / ROUNDS
 
 
@@ -82,16 +83,9 @@ def one_process(model, step):
     """The gradients of all batches."""
     for round in range(ROUNDS):
         before = {name: it.clone() for name, it in model.named_buffers()}
-        for rank in reversed(range(RANKS)):  # rank 0 is the last, whose buffers all have then
+        for share in reversed(range(SHARES)):  # the last is that of rank 0, whose buffers all have then
             model.load_state_dict(before, strict=False)
-            (loss_of(model, step, round, rank) / RANKS).backward()
-'''
-_LOSS_OF_PIPELINE = '''
-
-def one_process(model, step):
-    """The gradients of the whole batch."""
-    inputs, targets = batch(step, 0, 0)
-    nn.functional.mse_loss(model(inputs, step), targets).backward()
+            (loss_of(model, step, round, share) / SHARES).backward()
 '''
 _CHECK = """
 
@@ -119,7 +113,7 @@ _TRAIN = """
 
 def train(rank, groups):
     single = make_model()
-    mirror = single
+    mirror, share = single, {share}
 {wrap}
     optimizers = [make_optimizer(single), {optimizer}]
     for step in range(STEPS):
@@ -150,6 +144,8 @@ _MADE: dict[Layer, str] = {
     "frozen": "nn.Sequential(nn.Linear(4, 4), nn.Tanh()).requires_grad_(False)",
 }
 _LINEAR = "nn.Sequential(nn.Linear(4, 4), nn.Tanh())"
+#: which part of a batch a rank trains on, by how many ranks two parts have
+_SHARE = {1: "rank // 2", 2: "rank"}
 #: AdamW divides by what gradients are: with a small eps rounding errors would grow
 _OPTIMIZERS = {
     "SGD": ("optim.SGD", "lr=0.1, momentum=0.5"),
@@ -164,7 +160,6 @@ def script_of(training: Training, name: str) -> Script:
 
 def script_text(training: Training) -> str:
     """The text of the script."""
-    is_pipeline = training.wrapper == "pipeline"
     wrap, backward, imports = _PARTS[training.wrapper](training)
     made = [layer for layer in training.layers if layer != "again"]
     forward = [
@@ -187,6 +182,7 @@ def script_text(training: Training) -> str:
             steps=training.steps,
             rounds=training.rounds,
             seed=training.seed,
+            shares=training.shares,
             imports="".join(f"{line}\n" for line in imports),
         ),
         _BUFFER if "buffer" in training.layers else "",
@@ -194,13 +190,16 @@ def script_text(training: Training) -> str:
             made="\n".join(f"            {_MADE.get(layer, _LINEAR)}," for layer in made),
             forward="\n".join(f"        {line}" for line in forward if line),
             optimizer=f"{kind}(trained, {options})",
-            rows=2 * training.chunks if is_pipeline else 3,
+            rows=2 * training.chunks if training.wrapper in PIPELINES else 3,
         ),
-        _LOSS_OF_PIPELINE if is_pipeline else _LOSS,
+        _LOSS,
         _CHECK.format(),
         *(f"\n\n{lines_of(talk, number)}" for number, talk in enumerate(training.talks)),
         _TRAIN.format(
             wrap=_indented(wrap, 4),
+            share=_SHARE.get(training.shares * 2 // training.ranks, "0")
+            if training.shares > 1
+            else "0",
             optimizer=optimizer,
             begin=begin,
             backward=_indented(backward, 8),
@@ -249,7 +248,7 @@ _Parts = tuple[str, str, list[str]]
 
 
 def _by_hand(training: Training) -> _Parts:
-    backward = "for round in range(ROUNDS):\n    loss_of(model, step, round, rank).backward()\n"
+    backward = "for round in range(ROUNDS):\n    loss_of(model, step, round, share).backward()\n"
     if "flat" in training.options:
         backward += (
             "gradients = [each.grad for each in model.parameters() if each.grad is not None]\n"
@@ -293,10 +292,10 @@ def _ddp(training: Training) -> _Parts:
     if training.rounds > 1:
         backward += (
             "    with contextlib.nullcontext() if round == ROUNDS - 1 else model.no_sync():\n"
-            "        loss_of(model, step, round, rank).backward()\n"
+            "        loss_of(model, step, round, share).backward()\n"
         )
     else:
-        backward += "    loss_of(model, step, round, rank).backward()\n"
+        backward += "    loss_of(model, step, round, share).backward()\n"
     return wrap, backward, imports
 
 
@@ -311,7 +310,7 @@ def _fsdp(training: Training) -> _Parts:
     backward = "for round in range(ROUNDS):\n"
     if training.rounds > 1:
         backward += "    model.set_requires_gradient_sync(round == ROUNDS - 1)\n"
-    backward += "    loss_of(model, step, round, rank).backward()\n"
+    backward += "    loss_of(model, step, round, share).backward()\n"
     imports = [
         "from torch.distributed.device_mesh import init_device_mesh",
         "from torch.distributed.fsdp import fully_shard",
@@ -320,29 +319,75 @@ def _fsdp(training: Training) -> _Parts:
 
 
 def _pipeline(training: Training) -> _Parts:
-    multi = training.stages_a_rank > 1
+    multi, both = training.stages_a_rank > 1, training.wrapper == "pp x dp"
+    group = ', group=mesh["pp"].get_group()' if both else ""
+    place = "place = rank\n"
+    if both:
+        place = (
+            'mesh = init_device_mesh("cpu", (RANKS // 2, 2), mesh_dim_names=("dp", "pp"))\n'
+            "place = rank % 2\n"
+            "for layer in model.layers:\n"
+            '    fully_shard(layer, mesh=mesh["dp"])\n'
+        )
     kind = f"Schedule{training.schedule}"
     wrap = (
         "model = copy.deepcopy(single)\n"
-        "mine = range(rank, len(model.layers), RANKS)\n"
+        f"{place}mine = range(place, {training.stages}, {training.stages // training.stages_a_rank})\n"
         "stages = [\n"
-        '    PipelineStage(model.layers[at], at, len(model.layers), torch.device("cpu")) for at in mine\n'
+        f'    PipelineStage(model.layers[at], at, {training.stages}, torch.device("cpu"){group}) for at in mine\n'
         "]\n"
         f"schedule = {kind}({'stages' if multi else 'stages[0]'}, {training.chunks}, "
         "loss_fn=nn.functional.mse_loss)\n"
         "mirror, model = (nn.ModuleList([one.layers[at] for at in mine]) for one in (single, model))"
     )
     backward = (
-        "inputs, targets = batch(step, 0, 0)\n"
-        "given = (inputs,) if rank == 0 else ()\n"
-        'target = {"target": targets} if rank == RANKS - 1 else {}\n'
+        "inputs, targets = batch(step, 0, share)\n"
+        "given = (inputs,) if place == 0 else ()\n"
+        f'target = {{"target": targets}} if {training.stages - 1} in mine else {{}}\n'
         "schedule.step(*given, **target)\n"
     )
     imports = [f"from torch.distributed.pipelining import PipelineStage, {kind}"]
+    if both:
+        imports.insert(0, "from torch.distributed.device_mesh import init_device_mesh")
+        imports.insert(1, "from torch.distributed.fsdp import fully_shard")
+    return wrap, backward, imports
+
+
+def _tensors(training: Training) -> _Parts:
+    """Each linear layer's columns, or rows, are on several ranks."""
+    both = training.wrapper == "dp x tp"
+    shape = '(RANKS // 2, 2), mesh_dim_names=("dp", "tp")' if both else "(RANKS,)"
+    count = len(training.layers)
+    ways = [
+        "RowwiseParallel()"
+        if at % 2
+        else "ColwiseParallel()"
+        if at < count - 1
+        else "ColwiseParallel(output_layouts=Replicate())"
+        for at in range(count)
+    ]
+    part = 'mesh["tp"]' if both else "mesh"
+    plan = "".join(f'    "layers.{at}.0": {way},\n' for at, way in enumerate(ways))
+    wrap = (
+        f'mesh = init_device_mesh("cpu", {shape})\nplan = {{\n{plan}}}\n'
+        f"model = parallelize_module(copy.deepcopy(single), {part}, plan)\n"
+    )
+    imports = [
+        "from torch.distributed.device_mesh import init_device_mesh",
+        "from torch.distributed.tensor import Replicate",
+        "from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module",
+    ]
+    if both:
+        wrap += 'fully_shard(model, mesh=mesh["dp"])\n'
+        imports.insert(1, "from torch.distributed.fsdp import fully_shard")
+    backward = "for round in range(ROUNDS):\n    loss_of(model, step, round, share).backward()\n"
     return wrap, backward, imports
 
 
 _PARTS = {
+    "tp": _tensors,
+    "dp x tp": _tensors,
+    "pp x dp": _pipeline,
     "by hand": _by_hand,
     "ddp": _ddp,
     "zero": _ddp,

@@ -17,7 +17,7 @@ from squall.model.program.made import Checked, check_fields
 from squall.model.program.strict_json import MadeError
 
 Layer = Literal["linear", "norm", "buffer", "again", "frozen", "unused", "sometimes"]
-Wrapper = Literal["by hand", "ddp", "zero", "fsdp", "hsdp", "pipeline"]
+Wrapper = Literal["by hand", "ddp", "zero", "fsdp", "hsdp", "tp", "dp x tp", "pipeline", "pp x dp"]
 Schedule = Literal["GPipe", "1F1B", "Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble"]
 Optimizer = Literal["SGD", "AdamW"]
 Call = Literal[
@@ -41,18 +41,22 @@ Dtype = Literal["float32", "float64", "int64"]
 #: what stands before the data in a script
 MARK = "# training: "
 _STRICT = ConfigDict(extra="forbid", strict=True)
-#: layers without which every wrapper does the same, and those that a wrapper cannot have
-_NOT_SHARDED: frozenset[Layer] = frozenset({"again", "buffer", "unused", "sometimes"})
+_ALL: tuple[Layer, ...] = get_args(Layer)
+#: what a model can be made of, by how it is distributed
 LAYERS_OF: dict[Wrapper, tuple[Layer, ...]] = {
-    wrapper: tuple(
-        layer
-        for layer in get_args(Layer)
-        if not (wrapper in ("fsdp", "hsdp") and layer in _NOT_SHARDED)
-        and not (wrapper == "pipeline" and layer not in ("linear", "norm"))
-        and not (wrapper == "by hand" and layer == "buffer")
-    )
-    for wrapper in get_args(Wrapper)
+    "by hand": tuple(layer for layer in _ALL if layer != "buffer"),
+    "ddp": _ALL,
+    "zero": _ALL,
+    "fsdp": ("linear", "norm", "frozen"),
+    "hsdp": ("linear", "norm", "frozen"),
+    "tp": ("linear",),
+    "dp x tp": ("linear",),
+    "pipeline": ("linear", "norm"),
+    "pp x dp": ("linear", "norm"),
 }
+#: of which ranks are in a mesh of pairs, and of which each rank has some of the layers
+PAIRS: frozenset[Wrapper] = frozenset({"hsdp", "dp x tp", "pp x dp"})
+PIPELINES: frozenset[Wrapper] = frozenset({"pipeline", "pp x dp"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,21 +110,38 @@ class Training(Checked):
                 raise MadeError(f"Training.layers: {layer!r} is wrong: {self.wrapper} has none")
         if not {"linear", "norm"} & {*self.layers}:
             raise MadeError("Training.layers: should have one that is trained")
-        if self.wrapper == "hsdp" and self.ranks % 2:
-            raise MadeError(f"Training.ranks: {self.ranks} is wrong: hsdp needs pairs of them")
-        if self.rounds > 1 and ("buffer" in self.layers or self.wrapper == "pipeline"):
+        pairs = self.wrapper in PAIRS or self.wrapper == "tp"
+        if (self.ranks % 2 and pairs) or (self.ranks < 4 and self.wrapper in PAIRS):
+            problem = (
+                f"should be {'4, 6 or 8' if self.wrapper in PAIRS else 'even'} for {self.wrapper}"
+            )
+            raise MadeError(f"Training.ranks: {self.ranks} is wrong: {problem}")
+        if self.rounds > 1 and ("buffer" in self.layers or self.wrapper in PIPELINES):
             raise MadeError(f"Training.rounds: {self.rounds} is wrong: should be 1 for it")
-        if self.wrapper == "pipeline" and len(self.layers) != self.ranks * self.stages_a_rank:
-            raise MadeError("Training.layers: a pipeline has one for each stage")
+        if self.wrapper in PIPELINES and len(self.layers) != self.stages:
+            raise MadeError(
+                f"Training.layers: {self.layers} is wrong: should be {self.stages}, a stage each"
+            )
         for talk in self.talks:
             if talk.among[-1] >= self.ranks or talk.after >= self.steps:
                 raise MadeError(f"Training.talks: {talk} is wrong: there is no such rank, or step")
 
     @property
     def stages_a_rank(self) -> int:
-        if self.wrapper != "pipeline":
-            return 1
+        """Of a pipeline."""
         return 1 if self.schedule in ("GPipe", "1F1B") else 2
+
+    @property
+    def stages(self) -> int:
+        """Of a pipeline."""
+        return self.stages_a_rank * (2 if self.wrapper == "pp x dp" else self.ranks)
+
+    @property
+    def shares(self) -> int:
+        """In how many parts a batch is trained on at the same time."""
+        if self.wrapper in ("tp", "pipeline"):
+            return 1
+        return self.ranks // 2 if self.wrapper in ("dp x tp", "pp x dp") else self.ranks
 
     @property
     def size(self) -> int:

@@ -59,10 +59,13 @@ def test_what_is_smaller_is_a_training_too() -> None:
     ("made", "told"),
     [
         ({"ranks": 1}, r"Training\.ranks: 1 is wrong"),
-        ({"ranks": 3, "wrapper": "hsdp"}, r"Training\.ranks: 3 is wrong: hsdp needs pairs"),
+        (
+            {"ranks": 3, "wrapper": "hsdp"},
+            r"Training\.ranks: 3 is wrong: should be 4, 6 or 8 for hsdp",
+        ),
         ({"wrapper": "fsdp", "layers": ("linear", "again")}, "'again' is wrong: fsdp has none"),
         ({"layers": ("frozen",)}, "should have one that is trained"),
-        ({"wrapper": "pipeline", "layers": ("linear",)}, "one for each stage"),
+        ({"wrapper": "pipeline", "layers": ("linear",)}, "should be 2, a stage each"),
         ({"rounds": 2, "layers": ("linear", "buffer")}, r"Training\.rounds: 2 is wrong"),
         ({"talks": (Talk(call="barrier", among=(0, 2)),)}, "there is no such rank"),
     ],

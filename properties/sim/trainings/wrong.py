@@ -21,8 +21,8 @@ class Mistake(NamedTuple):
 MISTAKES = {
     "wrong divisor": Mistake(r"div_\(RANKS\)", "div_(RANKS + 1)"),
     "scaled twice": Mistake(
-        r"^( +)loss_of\(model, step, round, rank\)\.backward",
-        r"\1(loss_of(model, step, round, rank) / RANKS).backward",
+        r"^( +)loss_of\(model, step, round, share\)\.backward",
+        r"\1(loss_of(model, step, round, share) / 2).backward",
     ),
     "gradients by another operator": Mistake(
         r"all_reduce\(each\.grad, ", "all_reduce(each.grad, dist.ReduceOp.MAX, "
@@ -114,10 +114,10 @@ MISTAKES = {
         r"(class Centered[\s\S]*DistributedDataParallel\(copy\.deepcopy\(single\))",
         r"\1, broadcast_buffers=False",
     ),
-    "the target for the wrong stage": Mistake(
-        r"if rank == RANKS - 1 else \{\}", "if rank == 0 else {}"
+    "the target for the wrong stage": Mistake(r"if \d in mine else \{\}", "if 0 in mine else {}"),
+    "stages in another order": Mistake(
+        r"range\(place, (\d), (\d)\)", r"range(\2 - 1 - place, \1, \2)"
     ),
-    "stages in another order": Mistake(r"range\(rank, len", "range(RANKS - 1 - rank, len"),
     "weights of each rank's own": Mistake(
         r"torch\.manual_seed\(SEED\)", "torch.manual_seed(SEED + dist.get_rank())"
     ),
