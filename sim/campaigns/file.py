@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from squall.sim.campaigns.parts import Part
 
 #: what a scenario of a part takes, where one without faults takes 1 (docs/campaigns.md)
-COSTS = {"port": 1.0, "torch": 4.0, "guided": 1.5, "diff": 5.0}
+COSTS = {"port": 1.0, "torch": 4.0, "groups": 20.0, "guided": 1.5, "diff": 5.0}
 #: how far shares may be from adding up to 1, which decimal fractions may not do exactly
 _ROUNDING = 1e-9
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
@@ -74,6 +74,18 @@ class _Seeds(_Shared):
         from squall.sim.campaigns.parts import Part
 
         return Part(name, seeds, self.faults, self.engine)
+
+
+class _Trainings(_Shared):
+    faults: Profile | None = None
+
+    def cost(self) -> float:
+        return COSTS["groups"]
+
+    def part(self, name: str, seeds: range) -> Part:
+        from squall.sim.campaigns.parts import Trainings
+
+        return Trainings(name, seeds, self.faults)
 
 
 class _Guided(_Shared):
@@ -219,6 +231,7 @@ _KINDS: dict[str, tuple[type[_Shared] | type[_Whole], dict[str, Any]]] = {
     **{profile: (_Seeds, {"faults": profile}) for profile in PROFILES},
     "guided": (_Guided, {}),
     "torch": (_Seeds, {"engine": "torch"}),
+    "groups": (_Trainings, {}),
     "diff": (_Diff, {}),
     "versions": (_Versions, {}),
     "canaries": (_Canaries, {}),

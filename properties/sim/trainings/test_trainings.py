@@ -157,6 +157,19 @@ def test_a_campaign_of_trainings(tmp_path: Path) -> None:
     assert (told["scenarios"], told["failures"]) == (2, [])
 
 
+@pytest.mark.deep("its processes import all that trainings need")
+@pytest.mark.usefixtures("compiled_engine")
+def test_a_part_of_a_long_campaign(tmp_path: Path) -> None:
+    (tmp_path / "campaign.toml").write_text(
+        'scenarios = 3\n[parts.groups]\nfaults = "rough"\nshare = 1.0\n'
+    )
+    words = [str(tmp_path / "campaign.toml"), "--store", str(tmp_path / "kept.sqlite"), "--json"]
+    done = squall("campaign", *words)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert [(part["kind"], part["judged"]) for part in told["parts"]] == [("groups", 3)]
+
+
 @pytest.mark.usefixtures("compiled_engine")
 def test_a_training_is_replayed_and_exported_by_its_seed() -> None:
     done = squall("export", "groups:21")

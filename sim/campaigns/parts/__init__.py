@@ -12,6 +12,7 @@ from squall.sim.campaigns.parts.part import Part
 from squall.sim.campaigns.parts.saved import Saved
 from squall.sim.campaigns.parts.stories import Stories
 from squall.sim.campaigns.parts.tests import Suite
+from squall.sim.campaigns.parts.trainings import Trainings
 from squall.sim.campaigns.parts.versions import Versions
 
 __all__ = [
@@ -24,13 +25,25 @@ __all__ = [
     "Saved",
     "Stories",
     "Suite",
+    "Trainings",
     "Versions",
     "part_of",
 ]
 
 KINDS: dict[str, type[Part]] = {
     each.kind: each
-    for each in (Part, Guided, Diff, Canaries, Exploration, Versions, Stories, Saved, Suite)
+    for each in (
+        Part,
+        Guided,
+        Trainings,
+        Diff,
+        Canaries,
+        Exploration,
+        Versions,
+        Stories,
+        Saved,
+        Suite,
+    )
 }
 
 
