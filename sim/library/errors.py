@@ -168,6 +168,10 @@ def problems(run: Run, errors: list[RankError], *, strict: bool) -> list[str]:
     excused = run.disturbed and not strict
     counted = [each for each in errors if not (excused and of_a_fault(each.type, each.message))]
     found = [str(error) for error in counted]
+    if counted and run.stall is not None:
+        found += [
+            f"why an operation of a process group failed: {line}" for line in run.stall.lines[:3]
+        ]
     if run.crash is not None:
         found.append(run.crash)
     if not errors:

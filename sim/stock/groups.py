@@ -176,10 +176,12 @@ class Groups:
             group.ledger.note(call)
         except MismatchError as error:
             self._findings.note("mismatch", str(error))
+        self._miss(group)
 
     def _leave(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         number, rank = rest
-        self._miss(self._groups[number], rank)
+        self._groups[number].ledger.leave(rank)
+        self._miss(self._groups[number])
         self._left(self._groups[number], rank)
         self._cluster.answer(worker, question, None)
 
@@ -313,10 +315,12 @@ class Groups:
         for group in self._groups:
             for rank, each in group.members.items():
                 if each is worker:
-                    self._miss(group, rank)
+                    group.ledger.leave(rank)
+                    self._miss(group)
 
-    def _miss(self, group: Group, rank: int) -> None:
-        if missed := group.ledger.missed(rank):
+    def _miss(self, group: Group) -> None:
+        """Whether a member has left without a call of others."""
+        if missed := group.ledger.missed():
             self.stall = Stall("mismatch", [missed])
 
     def _left(self, group: Group, rank: int) -> None:

@@ -26,13 +26,18 @@ class Ledger:
     _calls: dict[int, list[Call]] = field(default_factory=dict)
     #: by member and kind: the last one that it called
     last: dict[tuple[int, str], Call] = field(default_factory=dict)
+    #: members that have left it by themselves
+    left: set[int] = field(default_factory=set)
     _order: CallOrder = field(default_factory=CallOrder)
 
-    def missed(self, rank: int) -> str:
-        """The first collective that others have called and this member, which leaves, has not; "" if there
-        is none."""
+    def leave(self, rank: int) -> None:
+        """It calls nothing any more."""
+        self.left.add(rank)
+
+    def missed(self) -> str:
+        """The first collective that somebody has called and a member that has left has not; "" if there is none."""
         for sequence, calls in sorted(self._calls.items()):
-            if rank not in [call.rank for call in calls]:
+            for rank in sorted(self.left - {call.rank for call in calls}):
                 return (
                     f"collective {sequence} of process group {self.number}: {calls[0]}; rank {rank} "
                     "leaves the group without it"

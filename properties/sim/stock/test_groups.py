@@ -149,6 +149,10 @@ STALLS = {
         "deadlock: rank 0 waits for rank 1 to call `all_reduce` (script.py:8); rank 1 waits for a message of rank 0 "
         "with tag 0 (script.py:8)",
     ),
+    "import time; rank or time.sleep(1) or dist.all_reduce(values)": (
+        "mismatch",
+        "collective 1 of process group 0: rank 0 calls all_reduce(type torch.float32, elements 4",
+    ),
     "rank or dist.all_reduce(values)": (
         "mismatch",
         "collective 1 of process group 0: rank 0 calls all_reduce(type torch.float32, elements 4",

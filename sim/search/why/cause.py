@@ -196,9 +196,11 @@ class Telling:
     def _unknown(self) -> Why:
         over = "The search was interrupted" if self.search.interrupted else "The time was over"
         if self.search.moment is None:
-            return Why(
-                verdict="unknown", said=[f"{over} before another order was found that passes."]
-            )
+            found = self._always()
+            found.verdict = "unknown"
+            if not self.search.orders:
+                found.said.append(f"{over} before another order was tried.")
+            return found
         events_at = self.witness.events_at
         first, last = (
             events_at[self.search.moment.step],
@@ -213,10 +215,11 @@ class Telling:
         faults = ", also without the faults" if self.search.scenario.faults.goes_wrong else ""
         found = hints(self.run, self.witness, self.names)[:_HINTS]
         said = [hint.text for hint in found]
-        said.append(
-            f"It fails in each of {self.search.orders} other orders that were tried{faults}: it does not "
-            "depend on what comes first."
-        )
+        tried = f"It fails in each of {self.search.orders} other orders that were tried{faults}"
+        if not self.search.out_of_time and not self.search.interrupted:
+            said.append(f"{tried}: it does not depend on what comes first.")
+        elif self.search.orders:
+            said.append(f"{tried}.")
         places = [place for hint in found for place in hint.places]
         places += [error.place for error in self.witness.errors[:1]]
         return Why(verdict="always", said=said, places=list(dict.fromkeys(places)))
