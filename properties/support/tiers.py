@@ -4,7 +4,8 @@
 @pytest.mark.sampled(6, of="pages")      # of all cases of the tests that say "pages" it has six
 @pytest.mark.deep("why")                 # quick has none of it
 
-Of tests that are known to take long (``costs.json``) quick has so many as ``BUDGET_S`` allows, at least one of each folder.
+Of tests that are known to take long (``costs.json``) quick has so many as ``BUDGET_S`` allows, at least one of each folder,
+and none that takes longer than ``LONGEST_S``.
 A sample is drawn by the names of the cases and the commit: the same commit has the same sample on each
 machine, and the cases of another one are tried the next day. So are the examples of Hypothesis, whose tests
 stand in both tiers, with more examples in deep (``conftest.py``). ``--sample COMMIT`` draws those of another
@@ -29,7 +30,9 @@ TIERS: tuple[Tier, ...] = ("quick", "deep", "all")
 #: where there is no commit, in a copy of the files for instance
 NO_COMMIT = "none"
 #: seconds of CPU that the tier quick has for tests which are known to take long
-BUDGET_S = 120.0
+BUDGET_S = 240.0
+#: and those of which a case takes longer are in the tier deep alone
+LONGEST_S = 12.0
 #: how many of them the tier quick has, which no marker can say
 NOTEBOOKS = 2
 MARKERS = (
@@ -100,7 +103,8 @@ def quick_tests(items: Iterable[pytest.Item], commit: str) -> set[str]:
         found.update(sample(names, count, commit))
     costs = known()
     dear = {name: costs[test_of(name)] for name in found if test_of(name) in costs}
-    return found - dear.keys() | {*affordable(dear, BUDGET_S, commit)}
+    fitting = {name: cost for name, cost in dear.items() if cost <= LONGEST_S}
+    return found - dear.keys() | {*affordable(fitting, BUDGET_S, commit)}
 
 
 def sample(names: Iterable[str], count: int, commit: str) -> list[str]:
