@@ -30,7 +30,7 @@ TIERS: tuple[Tier, ...] = ("quick", "deep", "all")
 #: where there is no commit, in a copy of the files for instance
 NO_COMMIT = "none"
 #: seconds of CPU that the tier quick has for tests which are known to take long
-BUDGET_S = 240.0
+BUDGET_S = 200.0
 #: and those of which a case takes longer are in the tier deep alone
 LONGEST_S = 12.0
 #: how many of them the tier quick has, which no marker can say

@@ -154,8 +154,8 @@ _OPTIMIZERS = {
 
 
 def script_of(training: Training, name: str) -> Script:
-    """The script, which is in no file."""
-    return Script(path=name, text=script_text(training), workers=training.ranks)
+    """The script, which is in no file, and which compares its gradients itself."""
+    return Script(path=name, text=script_text(training), workers=training.ranks, check=False)
 
 
 def script_text(training: Training) -> str:
