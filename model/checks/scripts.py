@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from squall.model.events.run import Property, Run, Violation, named
+
+#: types of what a call, a join or a wait raises when a fault has hit it
+OF_FAULTS = frozenset(
+    [
+        "BrokenPipeError",
+        "ConnectionError",
+        "ConnectionRefusedError",
+        "ConnectionResetError",
+        "DistBackendError",
+        "DistError",
+        "DistNetworkError",
+        "DistStoreError",
+        "OSError",
+        "RemoteException",
+        "RuntimeError",
+        "TimeoutError",
+    ]
+)
+#: what the text of an error begins with that a fault raises inside a worker
+INJECTED = "injected: "
+_RAISED = "a process raised "
 
 
 @named("script", work="scripts", whole=True)
@@ -21,7 +42,7 @@ def SCRIPT(run: Run) -> Iterator[Violation]:  # noqa: N802
             yield Violation("script", outcome, "process groups in which all goes together", text)
     for error in run.errors:
         yield Violation(
-            "script", f"a process raised {error.type}", "none", f"{error.worker}: {error.message}"
+            "script", f"{_RAISED}{error.type}", "none", f"{error.worker}: {error.message}"
         )
     if run.failed_processes and not run.errors:
         yield Violation("script", "a process failed", "exit code 0", str(run.exit_codes))
@@ -39,3 +60,20 @@ def SCRIPT(run: Run) -> Iterator[Violation]:  # noqa: N802
 
 RANK = 110
 PROPERTIES: tuple[Property, ...] = (SCRIPT,)
+
+
+def of_a_fault(type: str, message: str) -> bool:
+    """Whether a fault may have caused an error of that type and text. An assertion that failed in a function
+    on another worker is one all the same, though it arrives as a RuntimeError."""
+    if "AssertionError: On WorkerInfo(" in message:
+        return False
+    return type in OF_FAULTS or INJECTED in message
+
+
+def counted(run: Run, violations: Iterable[Violation]) -> Iterator[Violation]:
+    """Those that count in a search: where a fault was injected, no error that it may have caused."""
+    for each in violations:
+        raised = each.what.removeprefix(_RAISED)
+        is_error = raised != each.what and of_a_fault(raised, each.seen)
+        if not (run.disturbed and (is_error or each.what == "a process failed")):
+            yield each

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from squall.model.checks.scripts import of_a_fault
 from squall.model.events.run import Violation
 from squall.sim.faults.draw import Profile
 from squall.sim.faults.plan import NO_FAULTS, Plan
-from squall.sim.library.errors import TOLD_ELSEWHERE, not_simulated, of_a_fault, problems
+from squall.sim.library.errors import TOLD_ELSEWHERE, not_simulated, problems
 from squall.sim.library.hypotheses import outside
 from squall.sim.library.run import Failed, Run, run_scenario, turn
 from squall.sim.library.why import Cause, cause_of

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
+from squall.model.checks.scripts import of_a_fault
 from squall.model.events.run import WRONG_GROUPS, ProcessError, Run
 from squall.real.own_files import OWN_FILES
 from squall.sim.scripts.compat.guard import NotSimulatedError
@@ -33,25 +34,6 @@ _REMOTE = re.compile(
 )
 #: where that is the key of a KeyError, whose text is a literal
 _KEY = re.compile(r"KeyError: (?P<text>(['\"])On WorkerInfo\([^\n]*\2)")
-#: types of what a call, a join or a wait raises when a fault has hit it
-OF_FAULTS = frozenset(
-    [
-        "BrokenPipeError",
-        "ConnectionError",
-        "ConnectionRefusedError",
-        "ConnectionResetError",
-        "DistBackendError",
-        "DistError",
-        "DistNetworkError",
-        "DistStoreError",
-        "OSError",
-        "RemoteException",
-        "RuntimeError",
-        "TimeoutError",
-    ]
-)
-#: what the text of an error begins with that a fault raises inside a worker
-INJECTED = "injected: "
 #: properties whose violations say what stands elsewhere in a run
 TOLD_ELSEWHERE = ("script", "progress", "gradients")
 
@@ -146,14 +128,6 @@ def _last_place(text: str) -> tuple[str, int]:
 def not_simulated(errors: Iterable[E]) -> E | None:
     """That among them which says that the engine does not simulate what a script asks for."""
     return next((each for each in errors if each.type == NotSimulatedError.__name__), None)
-
-
-def of_a_fault(type: str, message: str) -> bool:
-    """Whether a fault may have caused an error of that type and text. An assertion that failed in a function
-    on another worker is one all the same, though it arrives as a RuntimeError."""
-    if "AssertionError: On WorkerInfo(" in message:
-        return False
-    return type in OF_FAULTS or INJECTED in message
 
 
 def problems(run: Run, errors: list[RankError], *, strict: bool) -> list[str]:

@@ -17,7 +17,7 @@ fail; ``rough`` has some kinds of everything; ``storm`` many kinds at high rates
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -42,6 +42,7 @@ from squall.sim.scenario import Scenario, World
 from squall.sim.search.schedules import RUN, Rescheduled
 from squall.sim.trainings.draw import draw_training
 from squall.sim.trainings.render import script_of
+from squall.sim.trainings.training import training_in
 from squall.sim.world.schedule import FIFO
 from squall.sim.world.stand_in import STAND_IN_NAME
 
@@ -388,9 +389,16 @@ def _retrying(program: Program) -> Program:
 
 
 def expanded(scenario: Scenario) -> list[tuple[str, str]]:
-    """Everything that a scenario of a program has drawn, as names and values: for reports."""
+    """Everything that a scenario has drawn, as names and values: for reports."""
     program, plan, world = scenario.program, scenario.faults, scenario.world
-    assert program is not None, "a script draws nothing beforehand"
+    if program is None:
+        rows = [("seed", str(scenario.seed)), ("profile", scenario.profile or "none")]
+        training = None if scenario.script is None else training_in(scenario.script.text)
+        if training is not None:
+            rows += [
+                (name, str(value)) for name, value in asdict(training).items() if name != "seed"
+            ]
+        return [*rows, ("latency", world.latency), *expanded_plan(plan)]
     steps = [step for _, _, step in program.steps]
     rows = [
         ("seed", str(scenario.seed)),

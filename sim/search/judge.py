@@ -21,6 +21,7 @@ import torch
 import squall.sim.engines.port
 import squall.sim.programs.run  # noqa: F401  what runs programs, for processes that are copied of this one
 from squall.model.checks.registry import check
+from squall.model.checks.scripts import counted
 from squall.model.coverage.behaviour import facts_of, pairs_of
 from squall.model.coverage.features import features
 from squall.model.coverage.sometimes import sometimes
@@ -119,7 +120,7 @@ def judge(source: Source, settings: Settings = Settings()) -> Verdict:  # noqa: 
     run = play(scenario, times=2 if twice else 1, stdout=io.StringIO(), stderr=io.StringIO())
     program = scenario.program
     found = features(program) if settings.stats and program is not None else {}
-    violations = tuple(check(run))
+    violations = tuple(counted(run, check(run)))
     return Verdict(
         scenario.seed,
         violations,

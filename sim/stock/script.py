@@ -413,7 +413,8 @@ def run_script(
     if script is None:
         raise ValueError("the scenario holds a program, and this is for scripts")
     started = time.perf_counter()
-    run = Run(script=script.path, engine="torch", left_out=left_out(scenario.faults))
+    plan = scenario.faults
+    run = Run(script=script.path, engine="torch", faulty=plan.goes_wrong, left_out=left_out(plan))
     with (
         deterministic_garbage(),
         Zygote(for_script(script)) if zygote is None else nullcontext(zygote) as zygote,

@@ -60,8 +60,8 @@ def _draw(choices: KeyedChoices, seed: int) -> Training:
             2 if wrapper in PAIRS else ranks,
         )
         stages = in_a_row * per_rank
-        # Schedules of several stages a rank want a multiple of the ranks.
-        chunks = in_a_row * max(1, chunks // 2) if per_rank > 1 else max(chunks, 2)
+        # Schedules of several stages a rank want a multiple of the ranks, the others as many as there are.
+        chunks = in_a_row * max(1, chunks // 2) if per_rank > 1 else max(chunks, in_a_row)
     layers = _draw_layers(choices, wrapper, stages)
     steps = choices.integer("steps", 1, _MOST_STEPS)
     rounds = 2 if choices.chance("rounds", 0.3) else 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,10 +12,15 @@ from typing import Any
 
 import pytest
 
+from squall.model.checks.registry import check
+from squall.model.checks.scripts import counted
 from squall.properties.sim.trainings.wrong import MISTAKES
 from squall.properties.support.commands import python, squall
 from squall.sim.faults.draw import Profile
+from squall.sim.faults.kinds.crash import Crash
+from squall.sim.faults.plan import Plan
 from squall.sim.scenario import Scenario
+from squall.sim.scenarios.play import play
 from squall.sim.search.draw import Settings, draw
 from squall.sim.search.judge import judge
 from squall.sim.search.schedules import Rescheduled
@@ -136,6 +142,17 @@ def test_a_failure_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
     assert small is not None
     assert (small.ranks, small.steps, small.talks, small.wrapper) == (2, 2, (), "by hand")
     assert not shrinker.best.faults.goes_wrong
+
+
+@pytest.mark.usefixtures("compiled_engine")
+def test_what_a_fault_may_have_caused_is_no_failure() -> None:
+    plan = Plan(workers=(Crash(worker=1, at_s=0.002),))
+    scenario = draw(1, SETTINGS._replace(plan=plan))
+    run = play(scenario, stdout=io.StringIO(), stderr=io.StringIO())
+    told = [each.what for each in check(run)]
+    assert "a process raised RuntimeError" in told
+    assert not list(counted(run, check(run)))
+    assert judge(scenario, SETTINGS).ok
 
 
 def test_another_schedule_is_of_the_same_training() -> None:
