@@ -180,7 +180,7 @@ class Groups:
 
     def _leave(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         number, rank = rest
-        self._groups[number].ledger.leave(rank)
+        self._groups[number].ledger.left.add(rank)
         self._miss(self._groups[number])
         self._left(self._groups[number], rank)
         self._cluster.answer(worker, question, None)
@@ -315,7 +315,7 @@ class Groups:
         for group in self._groups:
             for rank, each in group.members.items():
                 if each is worker:
-                    group.ledger.leave(rank)
+                    group.ledger.left.add(rank)
                     self._miss(group)
 
     def _miss(self, group: Group) -> None:

@@ -30,13 +30,9 @@ class Ledger:
     left: set[int] = field(default_factory=set)
     _order: CallOrder = field(default_factory=CallOrder)
 
-    def leave(self, rank: int) -> None:
-        """It calls nothing any more."""
-        self.left.add(rank)
-
     def missed(self) -> str:
         """The first collective that somebody has called and a member that has left has not; "" if there is none."""
-        for sequence, calls in sorted(self._calls.items()):
+        for sequence, calls in sorted(self._calls.items()) if self.left else ():
             for rank in sorted(self.left - {call.rank for call in calls}):
                 return (
                     f"collective {sequence} of process group {self.number}: {calls[0]}; rank {rank} "

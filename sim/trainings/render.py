@@ -144,8 +144,6 @@ _MADE: dict[Layer, str] = {
     "frozen": "nn.Sequential(nn.Linear(4, 4), nn.Tanh()).requires_grad_(False)",
 }
 _LINEAR = "nn.Sequential(nn.Linear(4, 4), nn.Tanh())"
-#: which part of a batch a rank trains on, by how many ranks two parts have
-_SHARE = {1: "rank // 2", 2: "rank"}
 #: AdamW divides by what gradients are: with a small eps rounding errors would grow
 _OPTIMIZERS = {
     "SGD": ("optim.SGD", "lr=0.1, momentum=0.5"),
@@ -197,9 +195,7 @@ def script_text(training: Training) -> str:
         *(f"\n\n{lines_of(talk, number)}" for number, talk in enumerate(training.talks)),
         _TRAIN.format(
             wrap=_indented(wrap, 4),
-            share=_SHARE.get(training.shares * 2 // training.ranks, "0")
-            if training.shares > 1
-            else "0",
+            share={1: "0", training.ranks: "rank"}.get(training.shares, "rank // 2"),
             optimizer=optimizer,
             begin=begin,
             backward=_indented(backward, 8),

@@ -156,13 +156,14 @@ def fuzz(
     first failure, which is made small, and of which is told what decided it; beside --seeds, --workers, --faults, --engine and --json it takes no option.
     """
     if script is not None:
-        _check_script(
+        _refuse(
+            "SCRIPT",
+            jobs=None if jobs == 1 else jobs,
             groups=groups,
             minutes=minutes,
             distil=distil,
             until_proven=until_proven,
             found=found,
-            jobs=jobs,
             stats=stats,
             cover=cover,
             check_determinism=check_determinism,
@@ -185,7 +186,8 @@ def fuzz(
         )
     if groups:
         engine = "torch"
-        _check_groups(
+        _refuse(
+            "--groups",
             stats=stats,
             cover=cover,
             distil=distil,
@@ -254,22 +256,13 @@ def fuzz(
     raise typer.Exit(exit_code(good=campaign.ok, unchecked=unchecked, allowed=allow_unchecked))
 
 
-def _check_script(**given: object) -> None:
-    """What is for random programs alone is not given. Raises :class:`BadInput`."""
+def _refuse(beside: str, **given: object) -> None:
+    """What is for random programs alone is not given beside it. Raises :class:`BadInput`."""
     for name, value in given.items():
-        if value not in (None, False) and (name, value) != ("jobs", 1):
+        if value not in (None, False):
             option = f"--{name.replace('_', '-')}"
-            raise BadInput(option, str(value), "is for random programs, expected none with SCRIPT")
-
-
-def _check_groups(**given: object) -> None:
-    """What is about programs alone is not given. Raises :class:`BadInput`."""
-    for name, value in given.items():
-        if value:
-            option = f"--{name.replace('_', '-')}"
-            raise BadInput(
-                option, str(value), "is for random programs, expected none with --groups"
-            )
+            problem = f"is for random programs, expected none with {beside}"
+            raise BadInput(option, str(value), problem)
 
 
 def never_reached(campaign: Campaign) -> list[str]:
