@@ -11,7 +11,6 @@
 # make findings TORCH=2.15.0   what that torch does in each case of docs/findings.md
 # make pictures   the pictures of the documentation, made anew
 # make architecture   the picture of the rooms in docs/architecture.md, made from the source
-# make programs   docs/programs.md, made anew from what programs can have
 # make commands   docs/commands.md, made anew from the help of every command
 # make api   docs/api.md, made anew from the list of what scripts find otherwise than in stock
 # make docs   the documentation as a site, in build/site; make docs-serve shows it as it is written
@@ -39,7 +38,7 @@ ON ?= pool
 # Passed on to pytest, for instance ARGS="-k rref -x".
 ARGS ?=
 
-.PHONY: gpu gpu-bundle covers programs run test test-deep explore stress test-browser pictures architecture commands api docs docs-serve notebooks keep-notebooks test-notebooks lint types layers findings bench install readers format clean matrix libraries
+.PHONY: gpu gpu-bundle covers run test test-deep explore stress test-browser pictures architecture commands api docs docs-serve notebooks keep-notebooks test-notebooks lint types layers findings bench install readers format clean matrix libraries
 
 run: $(INSTALLED)
 	$(BIN)/squall run examples/parameter_server.py --workers 4 --seed 7
@@ -96,10 +95,6 @@ pictures: $(INSTALLED)
 
 architecture: $(INSTALLED)
 	$(BIN)/python -m squall.properties.support.rooms
-
-programs: $(INSTALLED)
-	$(BIN)/python -m squall.sim.programs.page > docs/programs.md.new
-	mv docs/programs.md.new docs/programs.md
 
 api: $(INSTALLED)
 	$(BIN)/python -m squall.properties.sim.scripts.api > docs/api.md.new

@@ -1,37 +1,27 @@
-"""The page about the matrix, docs/matrix.md: ``python -m squall.properties.matrix.page``."""
+"""The table of the matrix in docs/proven.md: ``python -m squall.properties.matrix.page``."""
 
 from __future__ import annotations
 
-from squall.properties.matrix.rows import PYTHON, ROWS, TORCH, Row
+from squall.properties.matrix.rows import ROWS, Row
 from squall.properties.matrix.run import Result, load
 from squall.properties.support.paths import DOCS
 
-PAGE = DOCS / "matrix.md"
-
-_HEAD = f"""\
-# The same verdict on any machine
-
-Written by `make matrix`, which runs the test suite, and digests of many scenarios (seeds of every
-profile on both engines, all saved scenarios, examples and scripts), under conditions that must not
-matter. A row has several of them at once: where it is as the first row, none of them matters. Of
-versions there is a row for each Python and for each torch. Unless a row says otherwise it is Python
-{PYTHON} and torch {TORCH}, which `constraints.txt` pins. `make matrix ARGS="--list"` lists the rows,
-`ARGS="NAME …"` runs some of them, `--digests` leaves out the suite.
-
-*Digests* counts those that are equal to the first row's. Where two differ in nothing but what torch
-decides, they stand in the column beside it: how many bytes it pickles (names of files are among them),
-texts of its errors, names of its nodes, and whether a call is a script call. The type of a message
-decides how long it is under way, so more may follow from that: up to torch 2.13 the optimizers that
-`DistributedOptimizer` makes are script functions, in torch 2.15 they are Python functions, and what
-comes after a step on the engine `torch` has other times there.
-
+PAGE = DOCS / "proven.md"
+_BEGIN, _END = "<!-- matrix -->\n", "<!-- end of matrix -->\n"
+_HEAD = """\
 | row | conditions | digests | differ in what torch decides | differ otherwise | suite | measured |
 |---|---|---|---|---|---|---|
 """
 
 
 def page() -> str:
-    """The page, from what is kept."""
+    """The page, with the table as it follows from what is kept."""
+    before, begin, rest = PAGE.read_text(encoding="utf-8").partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    return before + begin + "\n" + _table() + "\n" + end + after
+
+
+def _table() -> str:
     kept = load()
     lines = [_line(row, kept[row.name]) for row in ROWS if row.name in kept]
     notes = [note for row in ROWS if row.name in kept for note in _notes(row, kept[row.name])]

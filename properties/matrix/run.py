@@ -20,7 +20,7 @@ from squall.properties.matrix.rows import REFERENCE, Row
 from squall.properties.support.paths import ROOT
 
 RESULTS = Path(__file__).with_name("results.json")
-_WRITTEN = ("docs/matrix.md", "properties/matrix/results.json")
+_WRITTEN = ("docs/proven.md", "properties/matrix/results.json")
 _NOBODY = 65534
 
 

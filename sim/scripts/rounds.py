@@ -29,14 +29,11 @@ from squall.real.native.build import directory
 NAME = "__squall_round__"
 #: rounds of one task, or thread, without a wait, that are free; and after how many more time passes again
 ROUNDS, AGAIN = 1000, 100
+#: as many rounds counts what others are asked, a store for instance: it is a message and its answer
+ASKED = 50
 #: what gives values for ever, and with how many arguments
 _ENDLESS = {"count": (0, 1, 2), "cycle": (1,), "repeat": (1,), "iter": (2,)}
 _WORDS = (b"while", *(f"{name}(".encode() for name in _ENDLESS))
-
-
-def rounds_of(looks: int) -> int:
-    """How many rounds there were at the last of so many looks."""
-    return ROUNDS + AGAIN * (looks - 1)
 
 
 def compiled(source: str | bytes, path: str) -> CodeType:

@@ -16,11 +16,15 @@ from typing import Any
 
 from squall.real.native.here import Here
 from squall.sim.scripts.installed import SHARED
-from squall.sim.scripts.rounds import AGAIN, NAME, ROUNDS, Polling, code_of, rounds_of
+from squall.sim.scripts.rounds import AGAIN, ASKED, NAME, ROUNDS, Polling, code_of
 from squall.sim.world.looks import Looks
 
 #: packages whose loops do not wait for anything that is simulated
 _NOT_COUNTED = sys.stdlib_module_names | SHARED.keys()
+
+
+#: of this process, if a script runs in it
+counter: Counter | None = None
 
 
 class Counter(threading.local):
@@ -29,8 +33,8 @@ class Counter(threading.local):
 
     def __init__(self, here: Here) -> None:
         self._here = here
-        #: so often it may be done until it is looked at
-        self._left = ROUNDS
+        #: so often it may be done until it is looked at, and how often it was done
+        self._left, self._rounds = ROUNDS, 0
         self._looks = Looks()
         #: when the last look had ended
         self._ended_s = -1.0
@@ -38,22 +42,28 @@ class Counter(threading.local):
     def count(self) -> None:
         """Once more, in the frame that calls the caller."""
         self._left -= 1
-        if self._left:
+        self._rounds += 1
+        if self._left > 0:
             return
         now_s = self._here.now()
         if now_s != self._ended_s:  # it has waited, perhaps in between
-            self._ended_s, self._looks.count, self._left = now_s, 0, ROUNDS
+            self._ended_s, self._looks.count, self._left, self._rounds = now_s, 0, ROUNDS, 0
             return
         step_s = self._looks.again(now_s, patience=1)
         frame = sys._getframe(2)
-        times = rounds_of(self._looks.count)
-        self._here.ask("look", step_s, Polling(frame.f_code.co_filename, frame.f_lineno, times))
+        polling = Polling(frame.f_code.co_filename, frame.f_lineno, self._rounds)
+        self._here.ask("look", step_s, polling)
         self._ended_s, self._left = self._here.now(), AGAIN
+
+    def asked(self) -> None:
+        """Somebody else was asked, and has answered at once."""
+        self._left -= ASKED
 
 
 def install(here: Here) -> None:
     """For all modules that are imported from now on, but for those of Python and torch."""
-    rounds = Counter(here)
+    global counter
+    counter = rounds = Counter(here)
     vars(builtins)[NAME] = lambda: rounds.count()
     sys.meta_path.insert(sys.meta_path.index(PathFinder), _Finder)
 

@@ -14,6 +14,7 @@ import torch.distributed
 
 from squall.real.native.here import Here
 from squall.sim.scripts.ranks import agent_keeps_store
+from squall.sim.stock import script_rounds
 
 #: PyTorch's, of which the stubs know little
 _Store: Any = vars(torch.distributed)["Store"]
@@ -44,6 +45,8 @@ class SharedStore(_Store):  # type: ignore[misc]
 
     def _ask(self, word: str, *rest: Any) -> Any:
         answer = Here.process().ask(f"store {word}", self._name, *rest)
+        if script_rounds.counter is not None:
+            script_rounds.counter.asked()
         if isinstance(answer, Exception):
             raise answer
         return answer

@@ -90,6 +90,8 @@ class SimRuntime(Scheduler):
         self._loads: dict[TaskOwner | None, float] = {None: 0.0}
         self._of_them = self.waits_for_cpu.choice(_OF_THEM) if self.waits_for_cpu else 0.0
         self._all_late_s, self.late_by = 0.0, {}
+        #: how often a task has done what others can see
+        self.answers = 0
         if schedule.order == "pct":
             env.ordering = PctOrder(self, depth=schedule.depth, steps=schedule.steps)
         elif schedule.late or schedule.yields:
@@ -210,6 +212,7 @@ class SimRuntime(Scheduler):
     def seen_by_others(self) -> None:
         """The running task has done what others can see: in a busy order that takes a little, so that who does it again
         and again lets others go on, and it may have to wait for a processor."""
+        self.answers += 1
         task = self.running
         if self.waits_for_cpu is not None and task not in (self.hub_task, self._dying):
             self._sleep(_ANSWER_S + self._late_s(task))

@@ -21,6 +21,7 @@ from typing import Any, Literal, NamedTuple
 from squall.real.rpc.message_type import RESPONSE_FLAG, MessageType
 from squall.real.tracing import MESSAGE_SENT
 from squall.sim.world.delivery import Delivery
+from squall.sim.world.looks import looks_of
 from squall.sim.world.primitives import SimTask
 from squall.sim.world.virtual_time import NORMAL, Callbacks, Due, VirtualTime
 from squall.sim.world.watch import Watcher
@@ -32,6 +33,8 @@ LEAST_S, MOST_S = 1e-6, 0.2
 _FIRST = -1.0
 #: tasks make way that are slower than that, from 0 to 1
 _SLOW = 0.5
+#: who has looked so often waits for what is held
+_LOOKS = 20
 #: workers of which every order is tried
 _FEW = 3
 
@@ -195,7 +198,7 @@ class Steering(Watcher):
         """The next step is about to be made."""
         while self._turns and time.steps_made >= self._turns[0].step:
             self._turn(time, self._turns.pop(0))
-        if self._held is not None and not time.pending:
+        if self._held is not None and time.only_looks(_LOOKS):
             time.put_first(self._held)
             self._held = None
         entry = time.coming()
@@ -267,6 +270,13 @@ class SteeredTime(VirtualTime):
         for _ in super().steps(until_s=until_s, max_steps=max_steps):
             yield
             self._steering.before_step(self)
+
+    def only_looks(self, least: int) -> bool:
+        """Whether nothing is queued but tasks that have looked so often whether anything has happened."""
+        return all(
+            event.cancelled or (isinstance(event, SimTask) and looks_of(event) >= least)
+            for _, _, _, event in self._queue
+        )
 
     def coming(self) -> Any:
         """What comes next of all that is queued."""

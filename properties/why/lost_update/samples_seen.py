@@ -1,7 +1,6 @@
 # run: --workers 3
 # engines: port torch
 # shows: AssertionError: \d+ samples counted, 48 were trained
-# always: yes
 # fix: rpc.rpc_sync("ps", write_seen, args=(seen + BATCH,)) => rpc.rpc_sync("ps", add_seen, args=(BATCH,))
 """Two trainers tell a parameter server how many samples they have used."""
 
