@@ -87,6 +87,22 @@ def test_what_torch_and_python_answer_changes(
     assert (found.errors, found.waits, said) == ([], [], "came\n")
 
 
+@pytest.mark.parametrize("engine", ["port", "torch"])
+def test_a_store_is_asked_less_often_than_memory(
+    tmp_path: Path, engine: EngineName, compiled_engine: None
+) -> None:
+    body = """
+    store, asked = dist.TCPStore("127.0.0.1", 29533, 2, is_master=rank == 0), 0
+    if rank == 0:
+        time.sleep(100)
+        store.set("come", "")
+    while not store.check(["come"]):
+        asked += 1
+    print(0 < asked < 5000 if rank else "")"""
+    found, said = run(tmp_path, engine, in_group(body), workers=2)
+    assert (found.errors, said.split()) == ([], ["True"])
+
+
 def test_runs_with_polls_are_equal(tmp_path: Path) -> None:
     body = "    while time.time() < 1_704_067_201 or not noted: noted.append(1)"
     digests = {run(tmp_path, "port", in_group(body), workers=2)[0].digest for _ in range(2)}
