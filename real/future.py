@@ -165,6 +165,7 @@ class Future(Generic[T]):
         """Wake who waits and call who asked to be called."""
         # Whoever gave up waiting, or has seen that it is done, may take its own entry out first.
         waiting = self._waiting
+        both = bool(waiting and self._callbacks)
         while waiting:
             try:
                 event = waiting.pop(0)
@@ -173,6 +174,10 @@ class Future(Generic[T]):
             else:
                 event.set()
         callbacks = self._callbacks
+        if (
+            both
+        ):  # torch wakes who waits before it calls back (ATen/core/ivalue_inl.h, markCompleted)
+            self._runtime.woke_others()
         while callbacks:
             try:
                 callback = callbacks.pop(0)

@@ -171,6 +171,9 @@ class Runtime(ABC):
         Where tasks take turns, one that looks in a loop must let the others go on; threads do.
         """
 
+    def woke_others(self) -> None:  # noqa: B027 - a hook, not a duty
+        """The running task has woken others, and has more to do: they may be quicker."""
+
     def condition(self, lock: Lock, what: object = "") -> Condition:
         return Condition(self, lock, what)
 

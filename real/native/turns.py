@@ -30,31 +30,51 @@ def install(ask: Callable[[], object], waits: Callable[[object], object]) -> Non
     module.Lock = module._allocate_lock
     module._CRLock = None  # so that RLock() makes one on such a lock
     vars(queue)["SimpleQueue"] = vars(queue)["_PySimpleQueue"]
-    _native.Future.wait = _taking_turns(_native.Future.wait, ask, waits)
+    futures = _native.Future
+    several = _Several()
+    futures.wait = _taking_turns(futures.wait, ask, waits, several)
+    for name in ("add_done_callback", "then"):
+        setattr(futures, name, _calling_back(getattr(futures, name), several))
 
 
-def _taking_turns(wait: Any, ask: Callable[[], object], waits: Callable[[object], object]) -> Any:
-    """``Future.wait``: a reply may come to several who wait, or be set by a thread that goes on.
+class _Several:
+    """Whether what is done for a future may wake several threads, one of which calls back."""
 
-    While no other thread of Python's is there to be woken by the same, nobody is asked.
+    yes = False
+
+
+def _taking_turns(
+    wait: Any, ask: Callable[[], object], waits: Callable[[object], object], several: _Several
+) -> Any:
+    """``Future.wait``: a reply may come to several who wait, or be set by a thread that goes on, with callbacks
+    for instance.
+
+    While there are no callbacks, and no other thread of Python's to be woken by the same, nobody is asked.
     """
     waiting: set[int] = set()
-    several = False
 
     @functools.wraps(wait)
     def waited(self: Any) -> Any:
-        nonlocal several
         waits(self)
         if self.done():
             return wait(self)
         me = threading.get_ident()
-        several = several or bool(waiting) or threading.active_count() > 1
+        several.yes = several.yes or bool(waiting) or threading.active_count() > 1
         waiting.add(me)
         try:
             return wait(self)
         finally:
             waiting.discard(me)
-            if several:
+            if several.yes:
                 ask()
 
     return waited
+
+
+def _calling_back(add: Any, several: _Several) -> Any:
+    @functools.wraps(add)
+    def added(self: Any, callback: Any) -> Any:
+        several.yes = True
+        return add(self, callback)
+
+    return added

@@ -209,10 +209,18 @@ class SimRuntime(Scheduler):
         elif ordering is not None and ordering.yields():
             self.sleep(0.0)
 
+    def woke_others(self) -> None:
+        self.checkpoint()
+        self._wait_for_cpu()
+
     def seen_by_others(self) -> None:
         """The running task has done what others can see: in a busy order that takes a little, so that who does it again
         and again lets others go on, and it may have to wait for a processor."""
         self.answers += 1
+        self._wait_for_cpu()
+
+    def _wait_for_cpu(self) -> None:
+        """In a busy order the running task may have to wait for a processor."""
         task = self.running
         if self.waits_for_cpu is not None and task not in (self.hub_task, self._dying):
             self._sleep(_ANSWER_S + self._late_s(task))

@@ -116,3 +116,27 @@ def test_another_order_of_messages_does_not_change_what_is_drawn() -> None:
         drawn.append((out.getvalue(), run.ended_s))
     assert drawn[0][0] == drawn[1][0] != drawn[2][0]
     assert drawn[0][1] != drawn[1][1] == drawn[2][1], "messages took other times"
+
+
+def test_callbacks_have_run_before_one_who_waits_goes_on(tmp_path: Path) -> None:
+    """Which thread is first would be chance: who waits goes on when the one that calls back is done."""
+    script = tmp_path / "calls_back.py"
+    script.write_text(
+        """
+import os
+import torch
+import torch.distributed.rpc as rpc
+
+rank, values = int(os.environ["RANK"]), []
+rpc.init_rpc(f"w{rank}", rank=rank, world_size=2)
+for n in range(40 if rank == 0 else 0):
+    future = rpc.rpc_async("w1", torch.add, args=(torch.ones(2), n))
+    future.add_done_callback(lambda done: values.append(sum(done.value().tolist())))
+    future.wait()
+    assert len(values) == n + 1
+rpc.shutdown()
+""",
+        encoding="utf-8",
+    )
+    run = run_file(script, workers=2, engine="torch", stderr=io.StringIO())
+    assert (run.errors, run.waits) == ([], [])
