@@ -15,6 +15,12 @@ OWN_FILES = (
 )
 
 
+def is_own(file: str) -> bool:
+    """Whether it is squall's, or the script that it has written to call a function: ``.../test_file:test_name``."""
+    name = os.path.basename(file)
+    return file.startswith(OWN_FILES) or (":" in name and name[0] != "<" and name[-3:] != ".py")
+
+
 def described(error: BaseException) -> traceback.TracebackException:
     """``error`` for printing, with those that caused it, all without frames of squall's own."""
     whole = traceback.TracebackException.from_exception(error)
@@ -26,7 +32,7 @@ def _strip(error: traceback.TracebackException, seen: set[int]) -> None:
     if id(error) in seen:
         return
     seen.add(id(error))
-    kept = [frame for frame in error.stack if not frame.filename.startswith(OWN_FILES)]
+    kept = [frame for frame in error.stack if not is_own(frame.filename)]
     error.stack = traceback.StackSummary.from_list(kept)
     for other in (error.__cause__, error.__context__):
         if other is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from squall.model.events.run import Property, Run, Violation, named
+from squall.model.events.run import EXITED, Property, Run, Violation, named
 
 #: types of what a call, a join or a wait raises when a fault has hit it
 OF_FAULTS = frozenset(
@@ -26,6 +26,7 @@ OF_FAULTS = frozenset(
 #: what the text of an error begins with that a fault raises inside a worker
 INJECTED = "injected: "
 _RAISED = "a process raised "
+_OWNER_LEFT, _CONTEXT_LEFT = "an owner was left", "a context was left"
 
 
 @named("script", work="scripts", whole=True)
@@ -41,9 +42,9 @@ def SCRIPT(run: Run) -> Iterator[Violation]:  # noqa: N802
         for text in texts:
             yield Violation("script", outcome, "process groups in which all goes together", text)
     for error in run.errors:
-        yield Violation(
-            "script", f"{_RAISED}{error.type}", "none", f"{error.worker}: {error.message}"
-        )
+        what = f"{_RAISED}{error.type}" if error.type != EXITED else "a process failed"
+        expected = "none" if error.type != EXITED else "exit code 0"
+        yield Violation("script", what, expected, f"{error.worker}: {error.message}")
     if run.failed_processes and not run.errors:
         yield Violation("script", "a process failed", "exit code 0", str(run.exit_codes))
     if run.waits:
@@ -53,9 +54,9 @@ def SCRIPT(run: Run) -> Iterator[Violation]:  # noqa: N802
     if run.disturbed:
         return
     if run.leaked_rrefs:
-        yield Violation("rrefs", "an owner was left", "0", str(run.leaked_rrefs))
+        yield Violation("rrefs", _OWNER_LEFT, "0", str(run.leaked_rrefs))
     if run.leaked_contexts:
-        yield Violation("contexts", "a context was left", "0", str(run.leaked_contexts))
+        yield Violation("contexts", _CONTEXT_LEFT, "0", str(run.leaked_contexts))
 
 
 RANK = 110
@@ -70,10 +71,20 @@ def of_a_fault(type: str, message: str) -> bool:
     return type in OF_FAULTS or INJECTED in message
 
 
+def raised(violation: Violation) -> str:
+    """The type of the error of which a violation says that a process has raised it; "" if it does not."""
+    rest = violation.what.removeprefix(_RAISED)
+    return "" if rest == violation.what else rest
+
+
+def left_behind(violation: Violation) -> bool:
+    """Whether it counts what is left of the whole script."""
+    return violation.worker is None and violation.what in (_OWNER_LEFT, _CONTEXT_LEFT)
+
+
 def counted(run: Run, violations: Iterable[Violation]) -> Iterator[Violation]:
     """Those that count in a search: where a fault was injected, no error that it may have caused."""
     for each in violations:
-        raised = each.what.removeprefix(_RAISED)
-        is_error = raised != each.what and of_a_fault(raised, each.seen)
+        is_error = bool(raised(each)) and of_a_fault(raised(each), each.seen)
         if not (run.disturbed and (is_error or each.what == "a process failed")):
             yield each

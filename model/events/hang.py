@@ -78,13 +78,18 @@ def hang_of(graph: nx.DiGraph[Any]) -> Hang | None:
 
 
 def _line(graph: nx.DiGraph[Any], task: Any) -> str:
-    """A wait, and why it has no end if that is known."""
-    lacks = [
-        graph.nodes[thing]["lack"]
-        for thing in graph.successors(task)
-        if "lack" in graph.nodes[thing]
-    ]
-    return ": ".join([graph.nodes[task]["line"], *lacks])
+    """A wait, and why it has no end, or who has the lock, if that is known."""
+    told = [graph.nodes[task]["line"]]
+    for thing in graph.successors(task):
+        data = graph.nodes[thing]
+        if "lack" in data:
+            told.append(data["lack"])
+        elif data.get("full"):
+            told.append(f"no thread of {data['full']} is free for it")
+        elif data["kind"] == "lock":
+            holders = " and ".join(graph.nodes[each]["label"] for each in graph.successors(thing))
+            told.append(f"{holders} holds it{_at(data.get('took', ''))}")
+    return ": ".join(told)
 
 
 def _step(graph: nx.DiGraph[Any], task: Any, thing: Any, then: Any = None) -> Step:

@@ -35,6 +35,49 @@ _ASKED = {
     "SEND": "a message",
 }
 
+#: what messages are, by their types
+_MESSAGES = {
+    "SCRIPT_CALL": "call of an operator",
+    "SCRIPT_RET": "answer of an operator",
+    "SCRIPT_REMOTE_CALL": "remote call of an operator",
+    "PYTHON_CALL": "call of a Python function",
+    "PYTHON_RET": "answer of a Python function",
+    "PYTHON_REMOTE_CALL": "remote call of a Python function",
+    "REMOTE_RET": "answer to a remote call",
+    "SCRIPT_RREF_FETCH_CALL": "request for the value of a reference",
+    "SCRIPT_RREF_FETCH_RET": "value of a reference",
+    "PYTHON_RREF_FETCH_CALL": "request for the value of a reference",
+    "PYTHON_RREF_FETCH_RET": "value of a reference",
+    "RREF_USER_DELETE": "release of a reference",
+    "RREF_FORK_REQUEST": "registration of a reference",
+    "RREF_CHILD_ACCEPT": "confirmation of a reference",
+    "RREF_ACK": "answer about a reference",
+    "FORWARD_AUTOGRAD_REQ": "call within a context",
+    "FORWARD_AUTOGRAD_RESP": "answer within a context",
+    "BACKWARD_AUTOGRAD_REQ": "gradients",
+    "BACKWARD_AUTOGRAD_RESP": "answer to gradients",
+    "CLEANUP_AUTOGRAD_CONTEXT_REQ": "release of a context",
+    "CLEANUP_AUTOGRAD_CONTEXT_RESP": "answer about a context",
+    "RUN_WITH_PROFILING_REQ": "call under a profiler",
+    "RUN_WITH_PROFILING_RESP": "answer under a profiler",
+    "RREF_BACKWARD_REQ": "backward pass of a reference",
+    "RREF_BACKWARD_RESP": "answer about a backward pass",
+    "EXCEPTION": "error",
+    "COLLECTIVE": "part of a collective",
+    "NOTICE": "notice of a receiver",
+    "SEND": "message of a group",
+}
+
+
+def type_named(type: str) -> str:
+    """What messages of a type are."""
+    return _MESSAGES.get(type, type.lower().replace("_", " "))
+
+
+def event_named(type: str) -> str:
+    """An event by its type."""
+    return type.replace("udf", "function").replace("_", " ")
+
 
 def code(name: str) -> str:
     """A name or an expression of a program, within a sentence."""

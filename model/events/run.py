@@ -87,8 +87,8 @@ class ProcessError(NamedTuple):
     traceback: str
 
 
-#: the type of the error of a process that has died
-DIED = "Died"
+#: the type of the error of a process that has died, and of one that has left with an exit code
+DIED, EXITED = "Died", "Exited"
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ class Run:
             return "error" if self.stall is None else self.stall.outcome
         if self.waits:
             return "deadlock"
-        if self.gradients is not None and not self.gradients.equal:
+        if self.gradients is not None and self.gradients.equal is False:
             return "gradients differ"
         if (self.leaked_rrefs or self.leaked_contexts) and not self.disturbed:
             return "leak"

@@ -270,7 +270,6 @@ class _Builder:
             node["lack"] = f"its reply {replies[-1].fate}"
             node["event"] = replies[-1].event
         elif request.delivered and (dst, src, id) not in history.taken_up and busy:
-            node["lack"] = f"no thread of {self._names.worker(dst)} is free for it"
             node["full"] = self._names.worker(dst)
             for task in busy:
                 self._graph.add_edge(key, self._task(task, dst), label="has a thread")

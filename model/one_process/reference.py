@@ -43,8 +43,6 @@ MAX_DESCRIBED = 100
 class GradientSummary:
     """How the gradients of a run compare with those of one process."""
 
-    #: no gradient differed (True too if nothing was compared; see ``verdict``)
-    equal: bool
     #: calls of ``dist_autograd.backward`` that ended without error; and, where there are process groups, passes
     #: through DistributedDataParallel, and what scripts have compared themselves
     passes: int
@@ -60,14 +58,12 @@ class GradientSummary:
     mismatches: list[str]
 
     @property
-    def verdict(self) -> bool | None:
+    def equal(self) -> bool | None:
         """Whether the gradients are right; None if none was compared."""
-        return None if self.equal and not self.compared else self.equal
+        return not self.mismatches if self.mismatches or self.compared else None
 
-    @property
-    def words(self) -> str:
-        """The same for readers."""
-        if self.verdict is None:
+    def __str__(self) -> str:
+        if self.equal is None:
             return "unknown" if self.passes else "nothing to compare"
         return "equal to one process" if self.equal else "differ"
 
@@ -180,7 +176,6 @@ class JointReference(Observer):
         if self._mismatch_count > len(mismatches):
             mismatches.append(f"… and {self._mismatch_count - len(mismatches)} more")
         return GradientSummary(
-            equal=not mismatches,
             passes=self._passes,
             compared=self._compared,
             failed=self._failed,

@@ -247,7 +247,7 @@ def test_clicking_a_bar_finds_its_event_in_the_table(visit: Visit) -> None:
     page.click(*box)
     page.wait("squall.chosen >= 0")
     row = page.browser.find_element(By.CSS_SELECTOR, "#tall .chosen-row")
-    assert "call_started" in row.text
+    assert "call started" in row.text
 
 
 # -- the call tree --------------------------------------------------------------------------------

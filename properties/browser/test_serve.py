@@ -16,6 +16,7 @@ from squall.model.coverage.history import history_of
 from squall.properties.browser.conftest import HEIGHT, WIDTH, Page, chromium
 from squall.properties.browser.test_page import VIEWS
 from squall.sim.names import PlotlyFrom
+from squall.sim.scenario import Expected, Scenario, Script
 from squall.sim.scenarios.store import Place, Store
 from squall.sim.search.draw import draw
 from squall.sim.serve.server import Server
@@ -48,6 +49,35 @@ def own_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
     found = chromium(tmp_path_factory.mktemp("chromium"))
     yield found
     found.quit()
+
+
+#: where the text of a cell is
+_TEXT = """
+const text = document.createRange();
+text.selectNodeContents(document.querySelector("td." + arguments[0]));
+return text.getBoundingClientRect().toJSON();
+"""
+
+
+def test_failures_are_blocks_on_a_phone(own_browser: Chrome, server: Server) -> None:
+    place = "/home/somebody/trainings/of/a/server/that_has_a_name.py:89"
+    expected = Expected(outcome="error", property="script", what="a process raised ValueError")
+    script = Script(path="/tmp/train.py", text="pass")
+    kept = Scenario(work=script, expected=expected)
+    text = f"rank 0: ValueError: no weights at {place}"
+    Store(server.library.place).keep(kept, found_by="fuzz", text=text)
+    page = Page(own_browser)
+    for width in (390, WIDTH):
+        own_browser.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False},
+        )
+        own_browser.get(server.url)
+        message, where, date = (page.js(_TEXT, name) for name in ("bad", "place", "date"))
+        assert max(each["right"] for each in (message, where, date)) <= width
+        assert date["height"] < 30, "it stands in one line"
+        assert width > 640 or message["bottom"] <= where["top"] < where["bottom"] <= date["top"]
+    assert "server/<wbr>that_has_a_name.py:89" in own_browser.page_source
 
 
 def test_where_a_campaign_has_been_is_drawn_under_the_policy(

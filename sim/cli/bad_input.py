@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import typer
+
 #: characters of a value that a message quotes; a path may be that long
 _LONGEST = 200
 
@@ -18,3 +20,14 @@ class BadInput(Exception):  # noqa: N818 - it is the user's input that is bad
         super().__init__(f"{field}: {problem}")
         self.field = field
         self.value = value
+
+
+class NoSuchOption(typer.BadParameter):
+    """An option stands where the command has none; typer adds the command, of whose options the nearest is told."""
+
+    #: as typer's own error has it, whom its commands without ARGS raise
+    possibilities = None
+
+    def __init__(self, word: str) -> None:
+        super().__init__(f"no such option {word!r}")
+        self.option_name = word

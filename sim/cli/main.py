@@ -7,12 +7,13 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from functools import cache
 from typing import Annotated, Any
 
 import typer
 import typer.main
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.commands import command_modules
@@ -27,11 +28,16 @@ class _InterruptedError(Exception):
 
 class _Group(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
-        check_store()
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise _InterruptedError from None
+
+
+class _Command(TyperCommand):
+    def invoke(self, ctx: Any) -> Any:
+        check_store()  # not before --help
+        return super().invoke(ctx)
 
 
 app = typer.Typer(
@@ -63,6 +69,7 @@ for _module in command_modules():
     _name = _module.__name__.rpartition(".")[2]
     app.command(
         _name,
+        cls=_Command,
         epilog=getattr(_module, "EPILOG", None),
         context_settings=getattr(_module, "CONTEXT_SETTINGS", None),
     )(getattr(_module, _name))
@@ -151,9 +158,29 @@ def _value(option: str, words: list[str]) -> str:
     return ""
 
 
-def _usage(error: typer.TyperException) -> BadInput:
-    problem = error.format_message().rstrip(".")
-    return BadInput("command line", "", f"{problem}; squall --help shows what there is")
+def _usage(error: Any) -> BadInput:
+    """What is wrong with the words; of an option that there is not, the nearest of the command's."""
+    context = getattr(error, "ctx", None)
+    shown = "squall" if context is None else context.command_path
+    hint = f"; {shown} --help shows what there is"
+    if context is None or not hasattr(error, "possibilities"):
+        return BadInput("command line", "", f"{error.format_message().rstrip('.')}{hint}")
+    value = error.option_name
+    if near := _nearest(value, context):
+        hint = f", did you mean {near}?"
+    if context.ignore_unknown_options:
+        hint += " (what is for a script comes after it)"
+    return BadInput("command line", value, f"no such option {value!r}{hint}")
+
+
+def _nearest(word: str, context: Any) -> str:
+    """The option of a command that begins so, or is written much like it; "" if none is."""
+    bare = word.partition("=")[0].lstrip("-")
+    options = context.command.get_params(context)
+    names = [name for each in options for name in (*each.opts, *each.secondary_opts)]
+    known = {name.lstrip("-"): name for name in names if name.startswith("--")}
+    begin = [name for name in known if len(bare) > 1 and name.startswith(bare)]
+    return "".join(known[name] for name in begin[:1] or get_close_matches(bare, known, n=1))
 
 
 def _print_json(words: list[str], told: dict[str, str]) -> None:

@@ -28,9 +28,9 @@ MAX_JOBS = 256
 MAX_SECONDS = 24 * 3600.0
 
 
-def seeds_option(default: str) -> Any:
+def seeds_option(default: str, about: str = "Scenarios A to B-1, one for each seed") -> Any:
     """``default``: what runs without it."""
-    about = f"Scenarios A to B-1, one for each seed (default: {default})."
+    about = f"{about} (default: {default})."
     return typer.Option("--seeds", metavar="A:B|B", help=about, parser=parsers.seeds)
 
 
@@ -262,13 +262,3 @@ DeviceOfScenario = Annotated[
 # None: not given, for commands that take them for scripts alone
 SeedOfScript = Annotated[int | None, _SEED]
 LatencyOfScript = Annotated[str | None, _LATENCY]
-
-
-def _names() -> list[str]:
-    """Of all options that are declared here."""
-    declared = [each for alias in globals().values() for each in getattr(alias, "__metadata__", ())]
-    given = [(each.default, *(each.param_decls or ())) for each in declared]
-    return [name for each in given for name in each if str(name).startswith("--")]
-
-
-parsers.OPTIONS += _names()

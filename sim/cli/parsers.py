@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
 
-from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.bad_input import BadInput, NoSuchOption
 from squall.sim.names import (
     DEVICES,
     ENGINE_NAMES,
@@ -273,19 +273,17 @@ def script_or_ranks(text: str) -> Path:
     return Path(text) if text.endswith(".toml") and Path(text).is_file() else script(text)
 
 
-#: names of options, for who mistypes one; declared where the options are
-OPTIONS: list[str] = []
+def no_option(text: str) -> str:
+    """What is no option: commands that pass options on to a script find them where it is expected."""
+    if text.startswith("-"):
+        raise NoSuchOption(text)
+    return text
 
 
 def script(text: str) -> Path:
     """A file that Python can compile."""
     field = "SCRIPT"
-    if text.startswith("-"):
-        near = difflib.get_close_matches(text.partition("=")[0], OPTIONS, n=1, cutoff=0.75)
-        meant = f"did you mean {near[0]}? Otherwise " if near else ""
-        problem = f"no such option {text!r}, {meant}expected the path of a Python script here"
-        raise BadInput(field, text, f"{problem} (its own options come after it)")
-    path = Path(text)
+    path = Path(no_option(text))
     if path.is_dir():
         raise BadInput(field, text, f"{text!r} is a directory, expected a Python script")
     if not path.exists():

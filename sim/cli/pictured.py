@@ -89,8 +89,9 @@ def picture_scenario(
     ``what`` and ``changes`` are the words that named it. Raises :class:`BadInput`.
     """
     from squall.sim.pictures.odds import measure
-    from squall.sim.pictures.recording import facts_of, recording
+    from squall.sim.pictures.recording import explained, facts_of, recording
     from squall.sim.scenarios.failure import expecting
+    from squall.sim.scenarios.keeping import kept_failure
     from squall.sim.search.again import again, planted
     from squall.sim.world.call_lines import CallLines
     from squall.sim.world.watch import watching
@@ -101,8 +102,10 @@ def picture_scenario(
     bar.say(f"running {title}")
     with redirect_stdout(sys.stderr), watching(noted := CallLines()):
         ran = again(scenario)
-    replay = shlex.join(["squall", "replay", what, *changes.words()])
+    words = [what, *changes.words()]
+    replay = shlex.join(["squall", "replay", *words])
     run = recording(ran, title=title, replay=replay, facts=facts_of(scenario), **noted.found)
+    explained(run, scenario, words, kept_failure(scenario, what))
     if keep:
         _keep(expecting(scenario, ran))
     if spread is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from squall.sim.names import GROUPS, MAX_SEED, Device, EngineName
 if TYPE_CHECKING:
     from squall.sim.faults.plan import Plan
     from squall.sim.scenario import Scenario
+    from squall.sim.scenarios.failure import Failure
     from squall.sim.search.schedules import Rescheduled
 
 
@@ -54,12 +56,18 @@ def read_scenario(
 
 
 def find_scenario(
-    text: str, changes: Changes, field: str = "SCENARIO", *, scripts: bool = False
+    text: str,
+    changes: Changes,
+    field: str = "SCENARIO",
+    *,
+    scripts: bool = False,
+    now: bool = False,
 ) -> Callable[[], Scenario]:
     """What makes the scenario that :func:`read_scenario` gives, once it is known that there is one.
 
     Drawing and reading take torch, which nobody is to wait for whose command line is wrong: whoever
-    has several scenarios, or more to look at, finds all first. Raises :class:`BadInput`.
+    has several scenarios, or more to look at, finds all first. ``now``: a script with its files as they
+    are, and not as they were kept; that they were edited is told either way. Raises :class:`BadInput`.
     """
     seed = None if Path(text).exists() else _seed(text, field)
     if text.startswith(GROUPS) and not Path(text).exists():
@@ -73,17 +81,13 @@ def find_scenario(
         made = _found(text, field, changes, scripts)
 
     def scenario() -> Scenario:
-        found = made()
+        found = _of_this_time(made(), text, now=now)
         return found if changes.mutant is None else _with_mutant(found, changes.mutant)
 
     return scenario
 
 
-def of_this_time(scenario: Scenario, text: str, *, now: bool) -> Scenario:
-    """The scenario as it was kept, or with its files as they are ``now``; that they were edited is told.
-
-    Raises :class:`BadInput`.
-    """
+def _of_this_time(scenario: Scenario, text: str, *, now: bool) -> Scenario:
     from squall.sim.scenarios.sources import as_now, edited
 
     if now and scenario.script is None:
@@ -98,7 +102,8 @@ def of_this_time(scenario: Scenario, text: str, *, now: bool) -> Scenario:
             problem = f"cannot read {error.filename!r}: {error.strerror}"
             raise BadInput("--now", text, problem) from None
     if changes:
-        print("this is the run as it was; --now: with the files as they are", file=sys.stderr)
+        replay = shlex.join(["squall", "replay", text, "--now"])
+        print(f"this is the run as it was; {replay}: with the files as they are", file=sys.stderr)
     return scenario
 
 
@@ -183,8 +188,8 @@ def _found(text: str, field: str, changes: Changes, scripts: bool) -> Callable[[
     return lambda: _changed(_of_file(path, text, field, scripts), changes)
 
 
-def _stored(text: str, field: str) -> Path:
-    """The file of a stored failure: by its name, or the last one of a script or a test."""
+def kept_failure(text: str, field: str = "SCENARIO") -> Failure | None:
+    """A stored failure by its name, or the last one of a script or a test. Raises :class:`BadInput`."""
     from squall.sim.scenarios.store import Store, StoreError
 
     try:
@@ -193,6 +198,12 @@ def _stored(text: str, field: str) -> Path:
             kept = Store().last_of(text)
     except StoreError as error:
         raise BadInput(field, text, f"cannot look {text!r} up: {error}") from None
+    return kept
+
+
+def _stored(text: str, field: str) -> Path:
+    """The file of a stored failure: by its name, or the last one of a script or a test."""
+    kept = kept_failure(text, field)
     if kept is None:
         problem = f"{text!r} is no seed, no file and no stored failure (see squall failures)"
         if "::" in text:

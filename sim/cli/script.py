@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from squall.sim.cli import parsers
-from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.bad_input import BadInput, NoSuchOption
 from squall.sim.cli.faults import Faults
 from squall.sim.names import Device, EngineName
 from squall.sim.world.compute import MEASURED
@@ -23,6 +24,22 @@ if TYPE_CHECKING:
 RANKS_SUFFIX = ".toml"
 #: stands between the command lines of ranks
 NEXT = ":"
+
+
+def is_script(text: str) -> bool:
+    """Whether a script is meant, by those commands that take a scenario as well."""
+    return Path(parsers.no_option(text)).suffix in (".py", RANKS_SUFFIX)
+
+
+def refuse_for_scripts(text: str, given: Mapping[str, object], args: Sequence[str] | None) -> None:
+    """Raises :class:`BadInput` for what only scripts have, beside a scenario."""
+    for name, value in given.items():
+        if value is not None:
+            raise BadInput(name, str(value), f"is for a script, and {text!r} is none")
+    for word in args or ():
+        if word.startswith("-"):
+            raise NoSuchOption(word)
+        raise BadInput("ARGS", word, f"arguments are for a script, and {text!r} is none")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ import io
 
 from squall.model.checks.registry import check
 from squall.model.coverage.sometimes import sometimes
-from squall.model.events.run import Run
+from squall.model.events.run import EXITED, Run
 from squall.sim.engines.port import ENGINE as PORT
 from squall.sim.explore.faults import check_explorable, sent_in
 from squall.sim.explore.state import shown
@@ -47,7 +47,8 @@ def _why_no_group(run: Run) -> str:
     """Why there was nothing to order in a run: what is ordered are the messages of a group."""
     if run.errors:
         first = run.errors[0]
-        return f"no RPC group stands, since a process ended with {first.type}: {first.message}"
+        said = first.message if first.type == EXITED else f"{first.type}: {first.message}"
+        return f"no RPC group stands, since a process ended with {said}"
     if not run.workers:
         return (
             "no process joins an RPC group (rpc.init_rpc), so that there are no messages whose order "

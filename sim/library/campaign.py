@@ -8,15 +8,16 @@ import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
-from squall.model.checks.scripts import of_a_fault
+from squall.model.checks.scripts import of_a_fault, raised
 from squall.model.events.run import Violation
 from squall.sim.faults.draw import Profile
 from squall.sim.faults.plan import NO_FAULTS, Plan
 from squall.sim.library.errors import TOLD_ELSEWHERE, not_simulated, problems
 from squall.sim.library.hypotheses import outside
 from squall.sim.library.run import Failed, Run, run_scenario, turn
-from squall.sim.library.why import Cause, cause_of
+from squall.sim.library.why import Cause, cause_of, keep_cause
 from squall.sim.names import EngineName
 from squall.sim.scenario import Expected, Scenario, Script
 from squall.sim.scenarios.failure import with_expectation
@@ -113,7 +114,8 @@ class Finding:
         counted = [e for e in errors if self.strict or not of_a_fault(e.type, e.message)]
         for error in (counted or errors)[:1]:
             lines += ["", error.traceback.rstrip()]
-        lines += [f"hint: {line}" for line in self.small.inner.hints]
+        hints = self.small.inner.hints
+        lines += [f"hint: {line}" for line in hints if line not in self.problems]
         if self.file:
             lines += ["", f"replay:    {self.replay}", f"timeline:  {self.timeline}"]
         return lines
@@ -139,6 +141,15 @@ def judged(scenario: Scenario, *, strict: bool) -> tuple[Run, list[str]]:
     return run, problems(run.inner, run.errors, strict=strict)
 
 
+class Searched(NamedTuple):
+    """How many runs held before the ``finding``, if there is one, and why nothing was checked in any of
+    them, if so (:attr:`~squall.model.events.run.Run.unchecked`)."""
+
+    held: int
+    finding: Finding | None
+    unchecked: str | None
+
+
 def search(
     scenarios: Iterable[Scenario],
     *,
@@ -148,12 +159,13 @@ def search(
     on_run: Callable[[int], object] = lambda _: None,
     on_why: Callable[[int], object] = lambda _: None,
     on_last: Callable[[Run], object] = lambda _: None,
-) -> tuple[int, Finding | None]:
-    """Run one scenario after the other up to the first in which something is wrong; how many held,
-    and that failure, shrunk, looked into and kept. ``on_run`` is told how many have run, ``on_why`` how many
+) -> Searched:
+    """Run one scenario after the other up to the first in which something is wrong; that failure is shrunk,
+    looked into and kept. ``on_run`` is told how many have run, ``on_why`` how many
     runs were made to see what decided the failure, ``on_last`` the small failure, or, if all held, the last
     run. Raises NotImplementedError if the engine does not simulate what is asked for."""
     tried, run = 0, None
+    unchecked: list[str | None] = []
     for scenario in scenarios:
         run, wrong = judged(scenario, strict=strict)
         on_run(tried + 1)
@@ -163,11 +175,12 @@ def search(
                 run, tried, strict=strict, shrink_s=shrink_s, found_by=found_by, on_why=on_why
             )
             on_last(found.small)
-            return tried, found
+            return Searched(tried, found, None)
         tried += 1
+        unchecked.append(run.inner.unchecked)
     if run is not None:
         on_last(run)
-    return tried, None
+    return Searched(tried, None, unchecked[-1] if unchecked and all(unchecked) else None)
 
 
 def _must_be_simulated(run: Run) -> None:
@@ -195,7 +208,10 @@ def finding(
         small, again = run.scenario, run
     text = "\n".join(problems(again.inner, again.errors, strict=strict))
     small = _expecting(again, strict=strict)
-    kept = Keeper(lambda _: None).keep(small, found_by=found_by, text=text)
+    kept = Keeper().keep(small, found_by=found_by, text=text)
+    why = _why(small, strict=strict, seconds=shrink_s, on_run=on_why)
+    if kept is not None and why is not None:
+        keep_cause(kept, why)
     return Finding(
         run=run,
         tried=tried,
@@ -203,7 +219,7 @@ def finding(
         shrink_runs=runs,
         strict=strict,
         file="" if kept is None else kept.file,
-        why=_why(small, strict=strict, seconds=shrink_s, on_run=on_why),
+        why=why,
     )
 
 
@@ -254,6 +270,4 @@ def _first_that_counts(run: Run, *, strict: bool) -> Violation | None:
 
 def _is_excused(violation: Violation) -> bool:
     """Whether it is an error that a fault may have caused."""
-    raised = "a process raised "
-    what = violation.what
-    return what.startswith(raised) and of_a_fault(what.removeprefix(raised), violation.seen)
+    return bool(raised(violation)) and of_a_fault(raised(violation), violation.seen)

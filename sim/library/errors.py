@@ -2,132 +2,62 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterable
-from typing import NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
-from squall.model.checks.scripts import of_a_fault
-from squall.model.events.run import WRONG_GROUPS, ProcessError, Run
-from squall.real.own_files import OWN_FILES
+from squall.model.checks.scripts import left_behind, of_a_fault
+from squall.model.events.kept import unended
+from squall.model.events.names import worker_named
+from squall.model.events.run import WRONG_GROUPS, ProcessError, Run, Violation
 from squall.sim.scripts.compat.guard import NotSimulatedError
-from squall.sim.world.places import cell_of, is_library
+from squall.sim.scripts.raised import RankError
 
-_FRAME = re.compile(r'  File "(?P<file>[^"]+)", line (?P<line>\d+)')
-_NUMBERED = re.compile(r"(?:process|rank) (\d+)$")
 #: where somebody waits who leaves a group, by the end of a line of ``Run.waits``
 _LEAVING = re.compile(r"\(in (?:[\w.]*\.)?shutdown\)$")
 #: where a process waits for those that it has started, whose own waits are told beside it
 _FOR_CHILDREN = re.compile(
     r"\(in (?:[\w.]*\.)?(?:spawn|start_processes|Process\.join|ProcessContext\.join|Popen\.wait)\)$"
 )
-_CHAINED = re.compile(
-    r"\n\nThe above exception was the direct cause of the following exception:\n\n"
-    r"|\n\nDuring handling of the above exception, another exception occurred:\n\n"
-)
-#: what RPC tells of an exception of a function on another worker
-_REMOTE = re.compile(
-    r"On WorkerInfo\(id=\d+, name=(?P<worker>[^)]*)\):\n(?P<type>\w+)\(.*?\n"
-    r"Traceback \(most recent call last\):\n"
-    r"(?P<frames>.*?\n)(?P<last>(?:[\w.]+\.)?(?P=type)(?:: [^\n]*)?)(?:\n|$)",
-    re.DOTALL,
-)
-#: where that is the key of a KeyError, whose text is a literal
-_KEY = re.compile(r"KeyError: (?P<text>(['\"])On WorkerInfo\([^\n]*\2)")
 #: properties whose violations say what stands elsewhere in a run
 TOLD_ELSEWHERE = ("script", "progress", "gradients")
-
-
-class RankError(NamedTuple):
-    """An exception that left the function of a rank.
-
-    ``file`` and ``line`` are the last place in code of the user's before it was raised; empty and 0
-    if there is none.
-    """
-
-    rank: int | None
-    worker: str
-    type: str
-    message: str
-    traceback: str
-    file: str
-    line: int
-
-    @property
-    def where(self) -> str:
-        """``file:line``, ``In[3]:line`` in a notebook, or nothing."""
-        return _at(self.file, self.line) if self.file else ""
-
-    def __str__(self) -> str:
-        who = self.worker if self.rank is None else f"rank {self.rank}"
-        where = f" at {self.where}" if self.file else ""
-        if (remote := _raised_remotely(self.message)) is not None:
-            return f"{who}: {remote}" + (f", called from {self.where}" if self.file else "")
-        first = self.message.strip().split("\n", 1)[0]
-        return f"{who}: {self.type}: {first}{where}"
+_WORKER = re.compile(r"\bworker (\d+)\b")
+#: events that are named of violations that are alike
+_EVENTS_MOST = 6
 
 
 E = TypeVar("E", ProcessError, RankError)
 
 
-def _at(file: str, line: int) -> str:
-    return f"{cell_of(file) or file}:{line}"
-
-
-def _raised_remotely(message: str) -> str | None:
-    """What a function on another worker has raised, on which and where, if an error tells of that: the innermost,
-    where one call has led to the next."""
-    if (key := _KEY.match(message)) is not None:
-        message = str(ast.literal_eval(key["text"]))
-    begin = message.rfind("On WorkerInfo(")
-    found = _REMOTE.match(message, begin) if begin >= 0 else None
-    if found is None:
-        return None
-    file, line = _last_place(f"\n{found['frames']}")
-    where = f" at {_at(file, line)}" if file else ""
-    return f"{found['last']}, raised on {found['worker']}{where}"
-
-
-def rank_error(error: ProcessError, script: str) -> RankError:
-    """``error`` of a process of ``script``, which squall may have written."""
-    text = _without_own(error.traceback, script)
-    file, line = _last_place(text)
-    rank = error.rank
-    if rank is None and (number := _NUMBERED.match(error.worker)):
-        rank = int(number[1])  # it has not joined a group, but each process of a function has one
-    return RankError(rank, error.worker, error.type, error.message, text, file, line)
-
-
-def _without_own(text: str, script: str) -> str:
-    """The traceback without frames of squall's, of which the script of a function is one."""
-    kept: list[str] = []
-    skipping = False
-    for line in text.splitlines(keepends=True):
-        frame = _FRAME.match(line)
-        if frame is not None:
-            file = frame["file"]
-            skipping = file.startswith(OWN_FILES) or (file == script and not file.endswith(".py"))
-        elif not line.startswith("    "):
-            skipping = False
-        if not skipping:
-            kept.append(line)
-    return "".join(kept)
-
-
-def _last_place(text: str) -> tuple[str, int]:
-    place = "", 0
-    for line in _CHAINED.split(text)[-1].splitlines()[1:]:
-        if not line.startswith("  "):
-            break  # what follows is the message, which may quote a traceback of another rank
-        frame = _FRAME.match(line)
-        if frame is not None and not is_library(frame["file"]):
-            place = frame["file"], int(frame["line"])
-    return place
-
-
 def not_simulated(errors: Iterable[E]) -> E | None:
     """That among them which says that the engine does not simulate what a script asks for."""
     return next((each for each in errors if each.type == NotSimulatedError.__name__), None)
+
+
+def leaked(run: Run) -> list[str]:
+    """Of what is left behind, and makes the run fail, the lines that made it, and on which worker."""
+    failing = ("contexts",) if run.leaked_contexts else ()
+    return unended(each for each in run.kept if each.what in failing)
+
+
+def together(violations: Iterable[Violation], names: Mapping[int, str]) -> list[str]:
+    """A line for those that say the same of one worker: how many there are, and their events; of one alone what was
+    expected."""
+    alike: dict[tuple[str, str, int | None], list[Violation]] = {}
+    for each in violations:
+        alike.setdefault((each.property, each.what, each.worker), []).append(each)
+    lines = []
+    for (property, what, worker), every in alike.items():
+        where = "" if worker is None else f" on {worker_named(names, worker)}"
+        told = f", {len(every):,} times"
+        if len(every) == 1:
+            told = f": expected {every[0].expected}, seen {every[0].seen}"
+            told = _WORKER.sub(lambda match: worker_named(names, int(match[1])), told)
+        events = [f"#{number}" for each in every for number in each.events]
+        more = [f"and {len(events) - _EVENTS_MOST} more"] if len(events) > _EVENTS_MOST else []
+        cited = f" (events {' '.join([*events[:_EVENTS_MOST], *more])})" if events else ""
+        lines.append(f"{property}: {what}{where}{told}{cited}")
+    return lines
 
 
 def problems(run: Run, errors: list[RankError], *, strict: bool) -> list[str]:
@@ -157,13 +87,18 @@ def problems(run: Run, errors: list[RankError], *, strict: bool) -> list[str]:
     if run.waits and not (excused and all(map(_LEAVING.search, waits))):
         cause, *others = run.why()
         found += [f"ranks still wait: {cause}", *(f"  {line}" for line in others)]
-    if run.gradients is not None and not run.gradients.equal:
+    if run.gradients is not None and run.gradients.equal is False:
         found.append("gradients differ from those of a single process")
         found += [f"  {line}" for line in run.gradients.mismatches[:5]]
-    if (run.leaked_rrefs or run.leaked_contexts) and not run.disturbed and not errors:
+    is_leak = bool(run.leaked_rrefs or run.leaked_contexts) and not run.disturbed and not errors
+    if is_leak:
+        found += leaked(run)
         found.append(f"left behind: {run.leaked_rrefs} RRefs, {run.leaked_contexts} contexts")
     if not excused:
-        found += [str(each) for each in run.violations if each.property not in TOLD_ELSEWHERE]
+        besides = [each for each in run.violations if each.property not in TOLD_ELSEWHERE]
+        found += together(
+            (each for each in besides if not (is_leak and left_behind(each))), run.names
+        )
     if run.broken_off:
         found.append(f"the run was {run.broken_off}")
     return found

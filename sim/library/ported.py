@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
+from squall.model.checks.scripts import counted
 from squall.model.events.run import Run
 from squall.sim.faults.draw import Profile
-from squall.sim.library.errors import not_simulated, rank_error
+from squall.sim.library.errors import TOLD_ELSEWHERE, not_simulated
 from squall.sim.scenario import Expected, Scenario, Script
+from squall.sim.scripts.raised import rank_error
 from squall.sim.search.again import again
 from squall.sim.search.draw import draw_world_of_script
 from squall.sim.search.why.cause import Problems
@@ -21,16 +24,25 @@ _SEEDS, _WORLDS = range(8), range(16)
 _PROFILE: Profile = "rough"
 
 
-def on_port(scenario: Scenario, told: Problems, *, seconds: float) -> Scenario | None:
+class Ported(NamedTuple):
+    """A scenario that fails on the port, whether in the same way, and what is wrong on the other engine."""
+
+    scenario: Scenario
+    same: bool
+    problems: list[str]
+
+
+def on_port(scenario: Scenario, told: Problems, *, seconds: float) -> Ported | None:
     """The scenario, or one much like it, that fails on the port: best with the same error at the same line, or else in
-    the same way. ``seconds``: of a processor, after which no more are tried."""
+    the same way, or else in another. ``seconds``: of a processor, after which no more are tried."""
     here = again(scenario, seconds=RUN_S)
-    if not told(here):
+    wrong = told(here)
+    if not wrong:
         return None
     assert scenario.script is not None, "programs are told of their own engine"
     plain = replace(scenario, engine="port", expected=Expected())
     until = computed_s() + seconds
-    wanted, kinds = _raised(here, scenario.script), _kinds(here)
+    wanted, wrong_here = _raised(here, scenario.script), kinds(here)
     alike: Scenario | None = None
     other: Scenario | None = None
     for ported, is_near in _tried(plain):
@@ -41,13 +53,15 @@ def on_port(scenario: Scenario, told: Problems, *, seconds: float) -> Scenario |
             return None
         if not told(there):
             continue
-        if not kinds & _kinds(there):
+        if not wrong_here & kinds(there):
             other = other or (ported if is_near else None)
         elif not wanted or wanted & _raised(there, scenario.script):
-            return ported
+            return Ported(ported, True, wrong)
         else:
             alike = alike or ported
-    return alike or other
+    if alike is not None:
+        return Ported(alike, True, wrong)
+    return None if other is None else Ported(other, False, wrong)
 
 
 def _tried(plain: Scenario) -> Iterator[tuple[Scenario, bool]]:
@@ -63,9 +77,14 @@ def _tried(plain: Scenario) -> Iterator[tuple[Scenario, bool]]:
             yield replace(plain, seed=seed, world=world), False
 
 
-def _kinds(run: Run) -> set[tuple[str, str]]:
-    """What is wrong, by kind."""
-    return {(each.property, each.what) for each in run.violations}
+def kinds(run: Run) -> set[tuple[str, str]]:
+    """What is wrong, by kind: where a process has failed, or waits for ever, the rest may follow from that."""
+    wrong = list(counted(run, run.violations)) or run.violations
+    found = [
+        {(each.property, each.what) for each in wrong if each.property == name}
+        for name in TOLD_ELSEWHERE
+    ]
+    return next(filter(None, found), {(each.property, each.what) for each in wrong})
 
 
 def _raised(run: Run, script: Script) -> set[tuple[str, str, int]]:

@@ -23,7 +23,7 @@ from squall.sim.faults.draw import PROFILES, Profile
 from squall.sim.faults.file import load_plan
 from squall.sim.faults.plan import NO_FAULTS, Plan
 from squall.sim.library.arguments import check_call, check_seconds
-from squall.sim.library.errors import RankError, problems, rank_error
+from squall.sim.library.errors import problems
 from squall.sim.library.function import script_of
 from squall.sim.library.hypotheses import outside
 from squall.sim.library.results import unpacked
@@ -32,6 +32,7 @@ from squall.sim.scenario import Expected, Scenario, World
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.measured import measured
 from squall.sim.scenarios.play import play
+from squall.sim.scripts.raised import RankError, rank_error
 from squall.sim.scripts.read import read_script
 from squall.sim.search.again import known_mutant, planted
 from squall.sim.search.draw import draw_faults
@@ -213,7 +214,7 @@ class Run:
         """What is wrong in full, tracebacks included; "" if nothing is."""
         found = self.problems
         lines = [*found, *(f"\n{error.traceback.rstrip()}" for error in self.errors[:1])]
-        lines += [f"\nhint: {line}" for line in self.inner.hints]
+        lines += [f"\nhint: {line}" for line in self.inner.hints if line not in found]
         return "\n".join(lines) if found else ""
 
     def __repr__(self) -> str:

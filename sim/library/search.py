@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 import torch
 
+from squall.model.events.run import NOT_CHECKED
 from squall.sim.diff.compare import Comparison, compare_engines
 from squall.sim.explore.campaign import parts
 from squall.sim.explore.execution import How
@@ -52,11 +53,13 @@ Named = int | str | os.PathLike[str] | Run | Scenario
 @dataclass(frozen=True)
 class Fuzzed:
     """What a campaign has found: ``runs`` of it held. Of a function the first failure ends it, which
-    is the ``finding``; of random programs ``failures`` has one of each kind."""
+    is the ``finding``; of random programs ``failures`` has one of each kind. ``unchecked``: why nothing was
+    checked in any of the runs, if so."""
 
     runs: int
     finding: Finding | None = None
     failures: tuple[Failure, ...] = ()
+    unchecked: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -76,6 +79,8 @@ class Fuzzed:
             return "\n".join(
                 [f"<squall.Fuzzed, failed after {self.runs:,} runs>", *self.finding.lines()]
             )
+        if self.unchecked is not None:
+            return f"<squall.Fuzzed, {self.runs:,} runs, {NOT_CHECKED}: {self.unchecked}>"
         texts = [failure.text for failure in self.failures]
         return "\n".join([f"<squall.Fuzzed, {self.runs:,} runs, {len(texts)} failures>", *texts])
 
@@ -131,19 +136,30 @@ def fuzz(
     ).script
     assert script is not None
     scenarios = (around.scenario(script, seed) for seed in each)
-    runs, found = search(scenarios, strict=strict, shrink_s=shrink_s, on_run=on_run)
+    runs, found, unchecked = search(scenarios, strict=strict, shrink_s=shrink_s, on_run=on_run)
     if found is not None and found.interrupted:
         raise KeyboardInterrupt
-    return Fuzzed(runs, found)
+    return Fuzzed(runs, found, unchecked=unchecked)
 
 
-def read(what: Named, *, allow_scripts: bool = False) -> Scenario:
-    """The scenario that is meant.
+def read(what: Named, *, allow_scripts: bool = False, now: bool = False) -> Scenario:
+    """The scenario that is meant, with its files as they were, or as they are ``now``; a warning tells what was
+    edited.
 
     A file with a script that squall has not written itself may do whatever its user may: it is
     refused, with PermissionError, unless ``allow_scripts``. Raises OSError, ValueError and
     LookupError for what is no scenario.
     """
+    scenario = _read(what, allow_scripts)
+    if now and scenario.script is not None:
+        return as_now(scenario)
+    for line in edited(scenario):
+        told = f"edited since it was kept: {line} (squall.replay with now=True runs that)"
+        warnings.warn(told, stacklevel=3)
+    return scenario
+
+
+def _read(what: Named, allow_scripts: bool) -> Scenario:
     if isinstance(what, Scenario):
         return what
     if isinstance(what, Run):
@@ -190,11 +206,7 @@ def replay(
     :func:`read` does.
     """
     must_be_outside()
-    scenario = read(what, allow_scripts=allow_scripts)
-    if now and scenario.script is not None:
-        scenario = as_now(scenario)
-    for line in edited(scenario):
-        warnings.warn(f"edited since it was kept: {line} (now=True runs that)", stacklevel=2)
+    scenario = read(what, allow_scripts=allow_scripts, now=now)
     if engine is not None:
         scenario = replace(scenario, engine=engine, expected=Expected())
     with turn, outside():

@@ -197,7 +197,7 @@ def _campaign(function: Callable[..., Any], arguments: Mapping[str, Any], asked:
         for seed in range(seeds):
             yield around.scenario(script, seed)
 
-    tried, found = search(
+    tried, found, _ = search(
         scenarios(),
         strict=around.strict,
         shrink_s=shrink_s,

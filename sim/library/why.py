@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from squall.model.events.run import Run as FinishedRun
-from squall.sim.library.errors import problems, rank_error
+from squall.sim.library.errors import problems
 from squall.sim.library.hypotheses import outside
 from squall.sim.library.ported import on_port
 from squall.sim.library.run import Timeline, turn
 from squall.sim.names import PlotlyFrom
 from squall.sim.scenario import Scenario
+from squall.sim.scenarios.failure import Failure
 from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.scenarios.store import StoreError, explain
+from squall.sim.scripts.raised import rank_error
 from squall.sim.search.why.cause import NotFailingError, Problems
 from squall.sim.search.why.cause import why as find
 from squall.sim.search.why.told import Why
@@ -70,6 +74,13 @@ class Cause(Why):
         return self.timeline()._repr_html_()
 
 
+def keep_cause(failure: Failure, why: Cause) -> None:
+    """Write it down with a failure that is kept, if it is known and the store can be written to: a timeline tells it."""
+    if why.verdict != "unknown":
+        with suppress(StoreError):
+            explain(failure, why.text, why.marks_of(failure.expected.digest or ""))
+
+
 def _problems(scenario: Scenario, *, strict: bool) -> Problems:
     """What says what is wrong with a run of the scenario."""
     script = scenario.script
@@ -112,11 +123,16 @@ def _cause_of(
         if scenario.engine != "port" and scenario.script is not None:
             ported = on_port(scenario, told, seconds=seconds / 2)
             if ported is not None:
-                found = find(ported, told, seconds=seconds, on_run=on_run)
-                same = replace(ported.faults, schedule=FIFO) == replace(
+                found = find(ported.scenario, told, seconds=seconds, on_run=on_run)
+                same = replace(ported.scenario.faults, schedule=FIFO) == replace(
                     scenario.faults, schedule=FIFO
                 )
                 under = "" if same else " under other faults"
-                found.said.append(f"(Told of the engine port, where it fails{under}, too.)")
+                if ported.same:
+                    found.said.append(f"(Told of the engine port, where it fails{under}, too.)")
+                else:
+                    otherwise = f"On the engine port it fails otherwise{under}: {found.problems[0]}"
+                    found.said.insert(0, f"{otherwise}. Of that is told here:")
+                    found.problems = ported.problems
                 return Cause(**vars(found))
         return Cause(**vars(find(scenario, told, seconds=seconds, on_run=on_run)))

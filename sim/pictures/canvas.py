@@ -33,6 +33,8 @@ _WIDTH = 1180
 #: order is the better clock if the instants at which something happens fall into so small a
 #: share of the places that a picture has for them
 _PLACES, _CROWDED = 400, 0.25
+#: and if so many of all events lie at one of these places
+_PILED = 1 / 3
 
 
 def legend_rows(traces: Sequence[Any], width: float) -> int:
@@ -54,8 +56,9 @@ def room_above(notes: int, rows: int) -> int:
 def clock_of(run: Recording, clock: Clock = "auto") -> Literal["time", "order"]:
     """The clock to draw a run by. Raises ValueError for an unknown one.
 
-    ``auto`` is virtual time, unless nearly everything happens in a small part of it (no
-    latency, or a timeout after a minute of silence): then the order of events says more.
+    ``auto`` is virtual time, unless nearly everything happens in a small part of it (a timeout after
+    a minute of silence), or a good part of all events at one instant (no latency): then the order of
+    events says more.
     """
     if clock not in CLOCKS:
         raise ValueError(f"clock: {clock!r} is unknown, expected one of {', '.join(CLOCKS)}")
@@ -64,10 +67,10 @@ def clock_of(run: Recording, clock: Clock = "auto") -> Literal["time", "order"]:
     times = run.times
     if len(times) < 2 or times[-1] <= times[0]:
         return "order"
-    instants = np.unique(times)
-    places = np.floor((instants - times[0]) / (times[-1] - times[0]) * _PLACES)
-    used = len(np.unique(places))
-    return "order" if used < _CROWDED * min(len(instants), _PLACES) else "time"
+    places = np.floor((times - times[0]) / (times[-1] - times[0]) * _PLACES)
+    used, counts = np.unique(places, return_counts=True)
+    few = len(used) < _CROWDED * min(len(np.unique(times)), _PLACES)
+    return "order" if few or counts.max() > _PILED * len(times) else "time"
 
 
 @dataclass(frozen=True)
@@ -220,21 +223,28 @@ class Canvas:
             self.notes.append(text)
 
     def violations(self, y_of: Callable[[int], float]) -> None:
-        """Mark the events that violations cite: a ring in the lane of the event."""
+        """Mark the events that violations cite, and those that decided a failure: a ring in the lane of the event."""
+        self._rings("what decided it", {n: [text] for n, text in self.run.marks.items()}, y_of)
         cited: dict[int, list[str]] = {}
         for violation in self.run.violations:
             for number in violation.events:
                 if 0 <= number < len(self.run):
                     cited.setdefault(number, []).append(f"{violation.property}: {violation.what}")
+        self._rings("violation", cited, y_of)
+
+    def _rings(
+        self, name: str, cited: Mapping[int, list[str]], y_of: Callable[[int], float]
+    ) -> None:
         if not cited:
             return
+        head = "violated" if name == "violation" else name
         events = list(cited)
         workers = self.run.workers_of
         self.marks(
             events,
             [y_of(int(workers[number])) for number in events],
             [
-                "<b>violated</b><br>" + "<br>".join(cited[n]) + f"<br>{hover(self.run, n)}"
+                f"<b>{head}</b><br>" + "<br>".join(cited[n]) + f"<br>{hover(self.run, n)}"
                 for n in events
             ],
             marker={
@@ -243,7 +253,7 @@ class Canvas:
                 "color": VERMILION,
                 "line": {"width": 3, "color": BLACK},
             },
-            name="violation",
+            name=name,
         )
 
     def figure(

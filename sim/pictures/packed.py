@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from squall.model.events.names import event_named, type_named
 from squall.real import tracing
 from squall.sim.pictures.call_tree import call_tree
 from squall.sim.pictures.canvas import clock_of
@@ -42,9 +43,13 @@ def core(run: Recording, views: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "workers": {worker: run.name(worker) for worker in run.workers},
         "order": run.workers,
         "failure": run.failure,
+        "marks": run.marks,
+        "opened_at": run.opened_at,
         "wrong": run.wrong,
         "opened": "waits" if run.waits else views[0]["id"],
-        "cited": sorted({n for violation in run.violations for n in violation.events}),
+        "cited": sorted(
+            {n for violation in run.violations for n in violation.events} | set(run.marks)
+        ),
         "flows": {
             "number": column(flow.number for flow in flows),
             "src": column(flow.src for flow in flows),
@@ -58,10 +63,10 @@ def core(run: Recording, views: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def opening(run: Recording) -> list[int]:
     """The first and last event of what a page shows at first: a short run as a whole; of a longer one
-    what led to where it went wrong, or else the step of its first backward pass."""
+    what led to what decided its failure, or to where it went wrong, or else the step of its first backward pass."""
     if len(run) <= WHOLE_MOST:
         return [0, run.last]
-    wrong = run.failure
+    wrong = run.opened_at
     if wrong >= 0:
         return [max(0, wrong - OPENED_MOST * 3 // 4), min(run.last, wrong + OPENED_MOST // 4)]
     for _, first, last in sorted(steps_of(run), key=lambda step: step[1]):
@@ -81,6 +86,7 @@ def events(run: Recording) -> dict[str, Any]:
     tasks = np.fromiter((record[2] for record in run.records), np.int32, len(run))
     return {
         "types": list(types),
+        "names": list(map(event_named, types)),
         "type": _binary(codes),
         "task": _binary(tasks),
         "worker": _binary(run.workers_of),
@@ -142,6 +148,9 @@ def details(type: tracing.EventType, values: tuple[Any, ...], *, typed: bool = T
         if not typed and name == "about":
             value = tuple(item for item in value if not isinstance(item, str))
         if value is None or value == () or (name == "type" and not typed):
+            continue
+        if name == "type":
+            said.append(type_named(value))
             continue
         if name == "context" or (name == "message" and isinstance(value, int) and value >= 0):
             value = context_name(value)

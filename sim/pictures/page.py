@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from plotly.offline import get_plotlyjs
 
+from squall.model.events.names import type_named
 from squall.sim.names import PlotlyFrom
 from squall.sim.pictures import glossary, packed
 from squall.sim.pictures.contexts import contexts
@@ -114,6 +115,7 @@ def page(
     return TEMPLATES.get_template("page.html").render(
         run=run,
         facts=_facts(run),
+        cause=_cause(run),
         messages=_messages(run),
         notable=_notable(run),
         views=views,
@@ -161,9 +163,15 @@ def _facts(run: Recording) -> dict[str, str]:
     }
 
 
+def _cause(run: Recording) -> dict[str, str | list[str]] | None:
+    """What decided that the run fails: the sentences, and what both runs did."""
+    said, _, rest = run.cause.partition("\n\n")
+    return {"said": said.split("\n"), "rest": rest} if run.cause else None
+
+
 def _messages(run: Recording) -> list[tuple[str, int]]:
     """How many messages there are of each type, the most frequent ones first."""
-    counts = Counter(flow.type for flow in flows_of(run))
+    counts = Counter(type_named(flow.type) for flow in flows_of(run))
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,11 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from squall.model.checks.registry import check
+from squall.model.checks.scripts import raised
 from squall.model.events.digest import Record
 from squall.model.events.names import Names
 from squall.model.events.run import ProcessError, Run, Violation
 from squall.real import tracing
 from squall.sim.scenario import Scenario
+from squall.sim.scenarios.failure import Failure
+from squall.sim.scripts.raised import RankError, rank_error
 from squall.sim.world.trace import Trace
 
 _MESSAGES = (tracing.MESSAGE_SENT, tracing.MESSAGE_DELIVERED, tracing.MESSAGE_DROPPED)
@@ -44,6 +48,11 @@ class Recording:
     #: by events at which calls begin: the function, and the line that makes it, where they were noted
     functions: dict[int, str] = field(default_factory=dict)
     places: dict[int, str] = field(default_factory=dict)
+    #: what decided that it fails, as ``squall why`` tells it, and the events that this is about, in words, where that
+    #: is known; else a command that looks for it
+    cause: str = ""
+    marks: dict[int, str] = field(default_factory=dict)
+    why: str = ""
     #: the same as the checks see it
     seen: Run | None = None
 
@@ -135,6 +144,21 @@ class Recording:
         return -1 if self.ok else self._first_error()
 
     @property
+    def opened_at(self) -> int:
+        """The event that a page shows first: the first that decided a failure, or else that at which it went wrong."""
+        return min(self.marks, default=self.failure)
+
+    @cached_property
+    def errors(self) -> list[RankError]:
+        """What processes have raised, as it is told elsewhere."""
+        return [rank_error(error, self.run.script or "") for error in self.run.errors]
+
+    @property
+    def besides(self) -> list[Violation]:
+        """What was violated, beside those errors."""
+        return [each for each in self.violations if not raised(each)]
+
+    @property
     def wrong(self) -> str:
         """What went wrong, in a line; "" if nobody has said."""
         if self.run.errors:
@@ -214,6 +238,22 @@ def _outcome(run: Run, violations: tuple[Violation, ...]) -> str:
     return "ok"
 
 
+def explained(
+    run: Recording, scenario: Scenario, words: Sequence[str], kept: Failure | None
+) -> None:
+    """Add to a run of this scenario, which ``words`` name, what decided that it fails: what is ``kept`` with the failure,
+    if it fails as it did then."""
+    if run.ok:
+        return
+    if kept is not None and kept.why and scenario.expected.digest in (None, run.digest):
+        run.cause, run.marks = (
+            kept.why,
+            {n: text for n, text in kept.marks.items() if 0 <= n < len(run)},
+        )
+    else:
+        run.why = shlex.join(["squall", "why", *words])
+
+
 def facts_of(scenario: Scenario) -> dict[str, str]:
     """What a summary says of the scenario that was run."""
     plan = scenario.faults
@@ -235,7 +275,7 @@ def facts_of(scenario: Scenario) -> dict[str, str]:
 def _facts(run: Run) -> dict[str, str]:
     facts = {}
     if run.gradients is not None:
-        facts["gradients"] = run.gradients.words
+        facts["gradients"] = str(run.gradients)
     facts["left behind"] = f"{run.leaked_rrefs} RRefs, {run.leaked_contexts} contexts"
     return facts
 

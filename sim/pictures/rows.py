@@ -106,7 +106,7 @@ def draw_rows(
         canvas.note(f"{len(left_over):,} never ended")
     labels = {place[id(row)]: row.label for row in rows}
     # Of a run that failed those before its failure, of which the page shows that part.
-    begun = sum(row.first <= run.failure for row in rows)
+    begun = sum(row.first <= run.opened_at for row in rows)
     figure = canvas.figure(
         labels,
         window=WINDOW,

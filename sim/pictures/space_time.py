@@ -80,7 +80,7 @@ def draw(canvas: Canvas, flows: list[Flow], rows: dict[int, float], *, webgl: bo
 
 
 def _notable(run: Recording, flows: list[Flow]) -> list[int]:
-    cited = {number for violation in run.violations for number in violation.events}
+    cited = {number for violation in run.violations for number in violation.events} | set(run.marks)
     return [
         index
         for index, flow in enumerate(flows)

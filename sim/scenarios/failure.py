@@ -31,7 +31,8 @@ class Failure:
     ``known``: of the engine ``torch``, the rules of ``squall diff`` that predict all in which it differs
     from the port; empty if something is not predicted, or nobody asked.
     ``count``: scenarios of the campaign in which it was the first thing to break; of one that is kept, how
-    often it was found. ``file``: where the scenario is kept, once it is.
+    often it was found. ``file``: where the scenario is kept, once it is. ``why``: what decided it, as ``squall why``
+    tells it, and ``marks`` the events of its run that this is about, once somebody has asked.
 
     A scenario that is kept without having failed, to be looked at again, is one without anything
     that broke.
@@ -46,6 +47,8 @@ class Failure:
     count: int = 1
     known: tuple[str, ...] = ()
     file: str = ""
+    why: str = ""
+    marks: dict[int, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from squall.model.events.run import NOT_CHECKED, Run
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.failure import Failure, expecting
-from squall.sim.scenarios.store import Store, StoreError
+from squall.sim.scenarios.store import Place, Store, StoreError
+
+
+def _to_stderr(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 class Keeper:
@@ -21,7 +26,7 @@ class Keeper:
     A campaign that finds none leaves nothing behind.
     """
 
-    def __init__(self, warn: Callable[[str], object]) -> None:
+    def __init__(self, warn: Callable[[str], object] = _to_stderr) -> None:
         self._warn = warn
         self._store = Store()
         self._broken = False
@@ -38,10 +43,17 @@ class Keeper:
             return None
 
 
+def kept_failure(scenario: Scenario, what: str) -> Failure | None:
+    """The failure that is kept of this scenario, in the store of its file, if ``what`` is one, or in that of the working
+    directory."""
+    stores = [Store(Place(Path(what).absolute().parent.parent))] if Path(what).is_file() else []
+    found = (store.kept(scenario) for store in [*stores, Store()])
+    return next((each for each in found if each is not None), None)
+
+
 def keep_script(scenario: Scenario, run: Run, text: str) -> Failure | None:
     """Write down a run of a script that failed, with a ``text`` that says how; None if it did not, or if it
     was not possible."""
     if run.outcome in ("ok", NOT_CHECKED, "interrupted"):
         return None
-    keeper = Keeper(lambda text: print(text, file=sys.stderr))
-    return keeper.keep(expecting(scenario, run), found_by="run", text=text)
+    return Keeper().keep(expecting(scenario, run), found_by="run", text=text)

@@ -7,7 +7,7 @@ the text of each such file (``Script.modules``):
     kept = with_sources(scenario)                  as it is written down
     edited(kept)                                   which files are other now, a line each
     with as_it_was(kept) as scenario: ...          a replay with the files as they were
-    as_now(kept)                                   a replay with the files as they are
+    as_now(kept)                                   what a replay with the files as they are runs
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from squall.real.own_files import OWN_FILES
-from squall.sim.scenario import CommandLine, Expected, Scenario, Script
+from squall.sim.scenario import CommandLine, Scenario, Script
 from squall.sim.scripts.compat.program import belongs_to_python
 
 #: so many files are kept at most, the nearest ones
@@ -52,8 +52,8 @@ def edited(scenario: Scenario) -> list[str]:
 
 
 def as_now(scenario: Scenario) -> Scenario:
-    """The scenario with all files as they are now, of which nothing is expected. Raises OSError for a
-    script that is not there any more."""
+    """The scenario with all files as they are now; what is expected is what came of those that were
+    kept. Raises OSError for a script that is not there any more."""
     script = scenario.script
     assert script is not None, "a program has no files"
 
@@ -62,7 +62,7 @@ def as_now(scenario: Scenario) -> Scenario:
 
     others = tuple(replace(line, text=now(line)) for line in script.others)
     work = replace(script, text=now(script), others=others, modules=())
-    return replace(scenario, work=work, expected=Expected(mutant=scenario.expected.mutant))
+    return replace(scenario, work=work)
 
 
 @contextmanager

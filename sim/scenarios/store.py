@@ -4,7 +4,7 @@
     print(failure.replay)
 
 There are files only: ``scenarios/NAME.json`` is the scenario, ``failures/NAME.json`` who found it
-and when. Each is written and synced under another name and then renamed, the scenario first. So
+and when, and what decided it. Each is written and synced under another name and then renamed, the scenario first. So
 whatever ends the process, and however many of them write, each file is whole; and whoever prints a
 failure after :meth:`Store.keep` prints one that is there. A scenario without the second file
 (somebody may have copied it there) is listed with what its own file says.
@@ -19,9 +19,10 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -44,6 +45,12 @@ class _Record(NamedTuple):
     found_by: str
     text: str
     times: int = 1
+    why: str = ""
+    marks: Mapping[int, str] = MappingProxyType({})
+
+    def write(self, file: Path) -> None:
+        said = {**self._asdict(), "marks": dict(self.marks)}
+        write_synced(file, json.dumps(said, indent=1) + "\n")
 
     @classmethod
     def read(cls, file: Path) -> _Record | None:
@@ -51,7 +58,9 @@ class _Record(NamedTuple):
         try:
             said = json.loads(file.read_text(encoding="utf-8"))
             found_at, found_by, text = (said[name] for name in cls._fields[:3])
-            return cls(float(found_at), str(found_by), str(text), int(said.get("times", 1)))
+            marks = {int(event): str(what) for event, what in said.get("marks", {}).items()}
+            times, why = int(said.get("times", 1)), str(said.get("why", ""))
+            return cls(float(found_at), str(found_by), str(text), times, why, marks)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
@@ -123,15 +132,21 @@ class Store:
             known = self._failure(file) if record.exists() else None
             if known is not None and known.expected.digest == scenario.expected.digest:
                 known.count += 1
-                said = _Record(known.found_at, known.found_by, known.text, known.count)
-                write_synced(record, json.dumps(said._asdict(), indent=1) + "\n")
+                _record_of(known).write(record)
                 return known
             said = _Record(time.time(), found_by, text)
             write_synced(file, text_to_write(scenario))
-            write_synced(record, json.dumps(said._asdict(), indent=1) + "\n")
+            said.write(record)
         except OSError as error:
             raise StoreError(f"{self.place.folder}: {error.strerror or error}") from None
         return _failure(scenario, file, said)
+
+    def kept(self, scenario: Scenario) -> Failure | None:
+        """The failure whose scenario this is, if it is kept here."""
+        from squall.sim.scenarios.file import name_of
+
+        file = self.place.scenarios / f"{name_of(scenario)}.json"
+        return self._failure(file) if file.exists() else None
 
     def failures(self) -> list[Failure]:
         """All of them, in the order in which they were found. Raises StoreError."""
@@ -194,15 +209,32 @@ class Store:
 def _failure(scenario: Scenario, file: Path, said: _Record) -> Failure:
     from squall.sim.scenarios.failure import Failure
 
-    found_at, found_by, text, count = said
     return Failure(
         scenario=scenario,
         file=str(file),
-        found_at=found_at,
-        found_by=found_by,
-        text=text,
-        count=count,
+        found_at=said.found_at,
+        found_by=said.found_by,
+        text=said.text,
+        count=said.times,
+        why=said.why,
+        marks=dict(said.marks),
     )
+
+
+def _record_of(failure: Failure) -> _Record:
+    found = failure.found_at, failure.found_by, failure.text, failure.count
+    return _Record(*found, failure.why, failure.marks)
+
+
+def explain(failure: Failure, why: str, marks: Mapping[int, str]) -> None:
+    """Write down what decided a failure that is kept: the lines of ``squall why``, and the events of its run that
+    these are about. Raises StoreError."""
+    failure.why, failure.marks = why, dict(marks)
+    place = Place(Path(failure.file).parent.parent)
+    try:
+        _record_of(failure).write(place.failures / Path(failure.file).name)
+    except OSError as error:
+        raise StoreError(f"{place.folder}: {error.strerror or error}") from None
 
 
 def _is_of(scenario: Scenario, what: str) -> bool:

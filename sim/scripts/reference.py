@@ -48,7 +48,6 @@ class Comparisons:
         more = [f"… and {len(differs) - MAX_DESCRIBED} more"] if differs[MAX_DESCRIBED:] else []
         return replace(
             passes,
-            equal=not differs,
             passes=passes.passes + self.compared + len(self._not_comparable),
             compared=passes.compared + self.compared,
             max_deviation=max(passes.max_deviation, self._deviation),

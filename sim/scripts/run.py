@@ -17,7 +17,7 @@ import torch
 
 from squall.model.events.hangs import explain as explain_passes
 from squall.model.events.kept import unended
-from squall.model.events.run import ProcessError, Run
+from squall.model.events.run import EXITED, ProcessError, Run
 from squall.model.one_process.reference import OnPass
 from squall.real.autograd import api as dist_autograd
 from squall.real.rpc.py_rref import RRef
@@ -278,13 +278,16 @@ class _ScriptRun:
 
     def _held(self, launcher: Launcher) -> Iterator[str]:
         """What references the code of processes holds, and where."""
+        # Not from agents, which a process that still runs may have shut down.
+        names = {each.worker.id: each.worker.name for each in launcher.table.processes}
         for process in launcher.table.processes:
             if process.has_ended:
                 continue
             roots = self._roots(process)
             for way, reference in held(roots, lambda each: isinstance(each, RRef)):
                 assert isinstance(reference, RRef), "that is what is asked for"
-                owner = reference.owner_name()
+                number = reference._rref.owner_id
+                owner = names.get(number, f"worker {number}")
                 yield f"{process.worker.name} holds {reference} of a value of {owner}, in {way}"
 
     def _roots(self, process: SimProcess) -> list[Root]:
@@ -323,7 +326,8 @@ class _ScriptRun:
         run.overlapping = self._overlapping and not restarts
         run.left_well = all(worker.joined == worker.left_well for worker in workers)
         run.kept = [each for worker in workers for each in (*worker.kept, *worker.contexts_left())]
-        if not (failed or run.waits or run.faulty):
+        raised = [each for each in failed if each.error and each.error.type != EXITED]
+        if not (raised or run.waits or run.faulty):
             run.kept += [each for process in launcher.table.processes for each in process.left]
         run.hints += unended(run.kept)
         run.leaked_rrefs = sum(worker.leaked_rrefs for worker in workers)
@@ -350,10 +354,16 @@ class _ScriptRun:
         run.exit_codes = {r.name: r.exit_code for r in results if r.exit_code is not None}
         # The exit code of a child is for its parent to judge: a pool, for instance, terminates its
         # workers.
+        first = launcher.first_failed
         run.failed_processes = [
-            r.name for r in results if r.parent is None and not r.crashed and r.exit_code
+            r.name
+            for r in results
+            if r.parent is None
+            and not r.crashed
+            and r.exit_code
+            and (first is None or r.pid == first.pid)
         ]
-        leave_out_repeated(run)
+        leave_out_repeated(run, [r.worker or r.name for r in results if r.parent is not None])
 
 
 def _latency(world: World) -> str:

@@ -96,7 +96,7 @@ def words_of(status: Status) -> str:
         kinds = "kind" if len(status.kinds) == 1 else "kinds"
         told.append(f"{status.failed:,} failed, of {len(status.kinds):,} {kinds}")
     elif not silent:
-        told.append("every property holds")
+        told.append("every property holds" if status.judged else "nothing was judged yet")
     left = status.scenarios - status.judged
     if left and status.at_work and status.per_second:
         told.append(

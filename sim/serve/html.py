@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from squall.sim.campaigns.status import KindStatus, Status
 from squall.sim.pictures.page import colors
@@ -22,6 +23,7 @@ _TEMPLATES = Environment(
     undefined=StrictUndefined,
 )
 _TEMPLATES.filters["date"] = lambda at: time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+_TEMPLATES.filters["path"] = lambda path: escape(path).replace("/", Markup("/<wbr>"))
 
 
 def style() -> str:

@@ -19,8 +19,9 @@ from typing import Any
 from squall.sim.names import PlotlyFrom
 from squall.sim.pictures.packed import told
 from squall.sim.pictures.page import page
-from squall.sim.pictures.recording import Recording, facts_of, recording
+from squall.sim.pictures.recording import Recording, explained, facts_of, recording
 from squall.sim.scenario import Scenario
+from squall.sim.scenarios.keeping import kept_failure
 from squall.sim.scenarios.own import read_scenario_file
 from squall.sim.scenarios.replay import first_difference
 from squall.sim.search.again import again
@@ -61,6 +62,7 @@ def draw(scenario: Path, name: str, plotly: PlotlyFrom, scripts: bool) -> str:
     with watching(noted := CallLines()):
         ran = again(saved, seconds=RUN_S)
     recorded = recording(ran, title=name, replay=words, facts=facts_of(saved), **noted.found)
+    explained(recorded, saved, [str(scenario)], kept_failure(saved, str(scenario)))
     return page(recorded, plotly=plotly)
 
 

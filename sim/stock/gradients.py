@@ -53,7 +53,7 @@ def summarise(scenario: Scenario, log: PassLog) -> GradientSummary:
     other gradients itself when messages arrive in another order.
     """
     if not len(log):
-        return GradientSummary(True, 0, 0, log.failed, 0.0, [], [])
+        return GradientSummary(0, 0, log.failed, 0.0, [], [])
     expected, why = _port(scenario, scenario.seed)
     compared, largest = 0, 0.0
     not_comparable: list[str] = []
@@ -80,7 +80,6 @@ def summarise(scenario: Scenario, log: PassLog) -> GradientSummary:
         more = len(mismatches) - MAX_DESCRIBED
         mismatches = [*mismatches[:MAX_DESCRIBED], f"… and {more} more"]
     return GradientSummary(
-        equal=not mismatches,
         passes=len(log),
         compared=compared,
         failed=log.failed,

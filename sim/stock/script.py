@@ -22,7 +22,7 @@ from torch.distributed import DistStoreError
 
 from squall.model.checks.compiled import TORN
 from squall.model.events.kept import Kept, unended
-from squall.model.events.run import DIED, ProcessError, Run
+from squall.model.events.run import DIED, EXITED, ProcessError, Run
 from squall.model.events.waiting import line_of
 from squall.real.rpc.rendezvous import JOIN_TIMEOUT_S
 from squall.sim.scenario import CommandLine, Scenario, Script
@@ -199,17 +199,13 @@ class ScriptProcesses:
     ) -> NativeWorker:
         if number is None:
             number = len(self.cluster.workers)
-        worker = self._start(number, self._lines[parent], environ, call=call, forked=forked)
-        self.children.append(worker.name)
-        return worker
+        return self._start(number, self._lines[parent], environ, call=call, forked=forked)
 
     def _start_program(
         self, parent: NativeWorker, environ: dict[str, str], program: dict[str, Any]
     ) -> NativeWorker:
         number, line = len(self.cluster.workers), self._lines[parent]
-        worker = self._start(number, line, environ, program=program)
-        self.children.append(worker.name)
-        return worker
+        return self._start(number, line, environ, program=program)
 
     def _exit(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
         code, error, usage, computed, left = rest
@@ -218,12 +214,14 @@ class ScriptProcesses:
             before = self.computed.get(name, (0, 0.0))
             self.computed[name] = before[0] + times, before[1] + seconds
         self.exit_codes[worker.name] = code
+        role = self._roles[worker]
+        if role["call"] is not None or role["program"] is not None:
+            self.children.append(worker.name)
         told = None if usage is None else hint_for_usage(self.script, usage)
         if error is not None:
             number = worker.rank if worker.rank >= 0 else None
             raised = ProcessError(worker.name, number, **error)
-            told = hint(self.script, error["type"], error["message"])
-            role = self._roles[worker]
+            told = told or hint(self.script, error["type"], error["message"])
             if role["program"] is not None and ranks.BY_AN_AGENT in role["environ"]:
                 self.agents_errors.append(raised)
             else:
@@ -235,7 +233,8 @@ class ScriptProcesses:
     def _ended(self, worker: NativeWorker, code: int, error: dict[str, str] | None) -> None:
         self.show()
         self._children.codes[worker] = code
-        why = f"exit code {code}" if error is None else f"{error['type']}: {error['message']}"
+        why = f"{error['type']}: {error['message']}" if error is not None else ""
+        why = f"exit code {code}" if error is None or error["type"] == EXITED else why
         worker.ending = f"{why}, at t={self.cluster.runtime.now():.6f} s"
         if not code:
             self.groups.finished(worker)
@@ -492,7 +491,7 @@ def run_script(
     if not (run.errors or run.waits or scenario.faults):
         run.kept = processes.left
         run.hints += unended(run.kept)
-    leave_out_repeated(run)
+    leave_out_repeated(run, processes.children)
     run.leaked_rrefs, run.leaked_contexts = processes.leaked_rrefs, processes.leaked_contexts
     run.workers = len(cluster.ranks) or len(cluster.host.members)
     run.names = {rank: worker.known_as for rank, worker in cluster.ranks.items()}

@@ -30,7 +30,7 @@ from typing import Any
 
 from squall.real.native.here import Here
 from squall.sim.scripts import multiprocess
-from squall.sim.scripts.compat.errors import report
+from squall.sim.scripts.compat.errors import as_told, exited, report
 from squall.sim.scripts.ranks import inherited
 
 _context: Any = context
@@ -180,10 +180,10 @@ def run_child(call: bytes) -> tuple[int, dict[str, str] | None]:
         except BaseException as error:
             own = _written(error)
             if isinstance(own, Exception):
-                told = report(own)
-                raised.append(
-                    {"type": told.type, "message": told.text, "traceback": told.traceback}
-                )
+                raised.append(as_told(report(own)))
+            elif isinstance(own, SystemExit) and own.code:
+                code = own.code & 0xFF if isinstance(own.code, int) else 1
+                raised.append(as_told(exited(code, own)))
             raise
 
     vars(obj)["run"] = told

@@ -29,12 +29,20 @@ import torch.distributed.rpc
 import torch.distributed.rpc.internal
 import torch.multiprocessing
 
+from squall.model.events.run import EXITED
 from squall.real.native import turns
 from squall.real.native.here import FIRST_LANE, Here, debug_info
 from squall.real.rpc.rendezvous import store_key
 from squall.sim.scripts import dates, event_loop, generators, outside, returned
 from squall.sim.scripts.compat.clock import BOOT_S, EPOCH_S
-from squall.sim.scripts.compat.errors import call_hook, exit_code_of, report, usage_of
+from squall.sim.scripts.compat.errors import (
+    as_told,
+    call_hook,
+    exit_code_of,
+    exited,
+    report,
+    usage_of,
+)
 from squall.sim.scripts.compat.process import FORKS_RUN_EXIT_HANDLERS
 from squall.sim.scripts.computing import Computing
 from squall.sim.scripts.reference import told_to
@@ -146,7 +154,7 @@ class ScriptGuest:
                 code, error = ended
         except BaseException as raised:
             code, error, usage = _uncaught(raised)
-        if error is not None:
+        if error is not None and error["type"] != EXITED:
             script_children.terminate_children()
         if not role["forked"] or FORKS_RUN_EXIT_HANDLERS:
             _thread_module._shutdown()  # waits for threads that are no daemons
@@ -165,6 +173,7 @@ class ScriptGuest:
         """The coordinator is told, and the process ends at once, as by ``os._exit``."""
         computed = {} if self.computing is None else self.computing.computed
         left = [] if code else self.made.left()
+        error = error or (as_told(exited(code)) if code else None)
         self.here.ask("exit", code, error, usage, computed, left)
         _exit(code)
 
@@ -436,13 +445,13 @@ def _uncaught(error: BaseException) -> tuple[int, dict[str, str] | None, str | N
     not like of its arguments."""
     code = exit_code_of(error)
     if code is not None:
-        return code, None, usage_of(error)
+        return code, as_told(exited(code, error)) if code else None, usage_of(error)
     told = report(error)
     if sys.excepthook is sys.__excepthook__:
         sys.stderr.write(told.traceback)
     else:  # the script has set a hook of its own
         call_hook(error)
-    return 1, {"type": told.type, "message": told.text, "traceback": told.traceback}, None
+    return 1, as_told(told), None
 
 
 def main(fd: int, request: dict[str, Any]) -> None:

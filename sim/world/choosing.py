@@ -298,7 +298,10 @@ class ChosenTime(VirtualTime):
         worker = entry.event.worker  # type: ignore[attr-defined]
         touched = self._touched
         if EVERYTHING not in touched and (worker is None or worker.name not in touched):
-            raise GrainError(f"the arrival of a message wakes {entry.event!r}, elsewhere")
+            at = next((f" at {each}" for each in touched if isinstance(each, str)), "")
+            of = "" if worker is None else f" of process {worker.name}"
+            name = getattr(entry.event, "name", "a timer")
+            raise GrainError(f"a message that arrives{at} lets `{name}`{of} go on")
 
     def _touch_owner(self, entry: Entry) -> None:
         event = entry.event

@@ -29,6 +29,7 @@ _LIBRARIES = tuple(
     dict.fromkeys(
         [
             sysconfig.get_path("stdlib"),
+            sysconfig.get_path("scripts"),  # as the command squall
             sysconfig.get_path("purelib"),
             *site.getsitepackages(),
             *_FOLDER_OF_TORCH,
@@ -61,7 +62,8 @@ _FOUND: dict[tuple[int, ...], tuple[str, list[CodeType]]] = {}
 _LIBRARY: dict[CodeType, bool] = {}
 #: frames that are nobody's function: wrappers that decorators leave
 WRAPPERS = ("wrapper", "<lambda>", "wrapped", "inner")
-_RREF = re.compile(r"(?:_?Py|User|Owner)RRef(?=\.)")
+#: what squall has before PyTorch's and Python's names of classes
+_OWN = re.compile(r"(?:_?Py|User|Owner)(?=RRef\.)|\bThread(?=Lock\.)")
 #: functions in which a thread can wait, by the last part of their names
 _WAIT = frozenset(
     [
@@ -210,9 +212,9 @@ def called_function(inner: list[FrameType]) -> str:
     """What PyTorch or Python call the function whose frame is the outermost of these."""
     for frame in reversed(inner):
         code, module = frame.f_code, str(frame.f_globals.get("__name__", ""))
-        if code.co_name in WRAPPERS:
+        if code.co_name in WRAPPERS or ".__getattr__." in code.co_qualname:
             continue
-        name = _RREF.sub("RRef", code.co_qualname.replace(".<locals>", ""))
+        name = _OWN.sub("", code.co_qualname.replace(".<locals>", ""))
         for own, public in _PUBLIC:
             if module.startswith(own):
                 return f"{public}{name}"

@@ -6,6 +6,8 @@ Whoever knows frames of its own registers a reader (:func:`reads`); those of the
 from __future__ import annotations
 
 import ast
+import linecache
+import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +18,8 @@ from squall.model.events.names import code
 from squall.model.events.waiting import Waiting
 from squall.real.rpc.called import name_of_call
 from squall.sim.world.expressions import expression_of, held_by, made_at, value_of
-from squall.sim.world.places import WRAPPERS, file_name, is_library, place_of
+from squall.sim.world.holders import held
+from squall.sim.world.places import WRAPPERS, file_name, is_library, place_of, user_frame
 
 
 class Rank(NamedTuple):
@@ -37,6 +40,30 @@ class Reading(NamedTuple):
     call: tuple[str, str] | None = None
 
 
+class Started(NamedTuple):
+    """Where a thread was started that runs no code of the user's, as ``Thread(target=barrier.wait)`` does, and what
+    the object is called there whose method it runs."""
+
+    place: str
+    line: str
+    named: str
+
+
+def started(function: Any) -> Started | None:
+    """Of what ``threading`` gives a new thread to run, in the thread that starts it. None where the thread runs
+    code of the user's, which says more."""
+    target = getattr(getattr(function, "__self__", None), "_target", None)
+    thing, made = getattr(target, "__self__", None), getattr(target, "__code__", None)
+    frame = user_frame(sys._getframe())
+    if thing is None or frame is None or (made and not is_library(made.co_filename)):
+        return None
+    scopes = {**frame.f_globals, **frame.f_locals}
+    roots = [(f"{name}{{}}", value) for name, value in scopes.items()]
+    named = next((code(way) for way, _ in held(roots, lambda value: value is thing)), "")
+    source = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+    return Started(place_in(frame), f"{place_in(frame)}: {source} (which started it)", named)
+
+
 @dataclass(eq=False)
 class Thread:
     """One that waits: ``frames`` are its stack, the innermost first."""
@@ -45,6 +72,7 @@ class Thread:
     frames: Sequence[FrameType]
     #: others of the same process, itself among them, by their ids
     others: Mapping[Hashable, Thread] = field(default_factory=dict)
+    started: Started | None = None
 
     @cached_property
     def user(self) -> int | None:
@@ -60,11 +88,14 @@ class Thread:
     @cached_property
     def place(self) -> str:
         """``deadlock.py:18``, or nothing."""
-        return "" if self.user is None else place_in(self.frames[self.user])
+        if self.user is not None:
+            return place_in(self.frames[self.user])
+        return "" if self.started is None else self.started.place
 
     @cached_property
     def line(self) -> str:
-        return place_of(self.frames[0] if self.frames else None)
+        told = place_of(self.frames[0] if self.frames else None)
+        return told or ("" if self.started is None else self.started.line)
 
     @cached_property
     def held(self) -> list[tuple[int, str, str]]:
@@ -106,7 +137,9 @@ class Thread:
             expression = expression.func
             if isinstance(expression, ast.Attribute):
                 expression = expression.value
-        return "" if expression is None else code(ast.unparse(expression))
+        if expression is None:
+            return "" if self.started is None else self.started.named
+        return code(ast.unparse(expression))
 
     def called(self) -> str:
         """The function of a library that the user called there; "" if there is no user's code."""
@@ -194,11 +227,14 @@ def frames_of(frame: FrameType | None) -> list[FrameType]:
     return found
 
 
-def threads_of(stacks: Mapping[Any, FrameType | None]) -> dict[Any, Thread]:
-    """The threads of one process, by their ids, from the innermost frame of each."""
+def threads_of(
+    stacks: Mapping[Any, FrameType | None], begun: Mapping[Any, Started | None] | None = None
+) -> dict[Any, Thread]:
+    """The threads of one process, by their ids, from the innermost frame of each; ``begun``: where they were started,
+    if that is known."""
     threads: dict[Any, Thread] = {}
     for key, frame in stacks.items():
-        threads[key] = Thread(key, frames_of(frame), threads)
+        threads[key] = Thread(key, frames_of(frame), threads, (begun or {}).get(key))
     return threads
 
 

@@ -35,6 +35,8 @@ _FIRST = -1.0
 _SLOW = 0.5
 #: who has looked so often waits for what is held
 _LOOKS = 20
+#: messages that one worker's asking takes, alone, before they are slower by a factor of two, and how often that is
+_PATIENCE, _DOUBLED = 100, 20
 #: workers of which every order is tried
 _FEW = 3
 
@@ -131,6 +133,8 @@ class Steering(Watcher):
         self._slow: int | None = None
         self._events = 0
         self._numbers = 0
+        #: whose message was the last, and how many of that worker have come one after the other
+        self._last_asker, self._times = -1, 0
         self._askers: dict[int, Asker] = {}
         self._requests: dict[tuple[int, int], Asker] = {}
         self.heal: Callable[[], object] = lambda: None
@@ -181,7 +185,11 @@ class Steering(Watcher):
             return delay_s
         self._numbers += 1
         level = tail.level(asker, asked, self._numbers)
-        return float(LEAST_S * (MOST_S / LEAST_S) ** level)
+        self._times = self._times + 1 if asker[0] == self._last_asker else 1
+        self._last_asker = asker[0]
+        # Who asks and asks may wait for what is slow: a run of so many calls would take minutes.
+        least_s = min(MOST_S, LEAST_S * 2 ** min(self._times // _PATIENCE, _DOUBLED))
+        return float(max(least_s, LEAST_S * (MOST_S / LEAST_S) ** level))
 
     def yields(self) -> bool:
         """Whether the running task makes way."""
@@ -273,9 +281,10 @@ class SteeredTime(VirtualTime):
 
     def only_looks(self, least: int) -> bool:
         """Whether nothing is queued but tasks that have looked so often whether anything has happened."""
+        queue: list[Any] = self._queue
         return all(
             event.cancelled or (isinstance(event, SimTask) and looks_of(event) >= least)
-            for _, _, _, event in self._queue
+            for _, _, _, event in queue
         )
 
     def coming(self) -> Any:

@@ -12,13 +12,14 @@ from squall.model.events.hang import hang_of
 from squall.model.events.names import Role, request_named, task_named
 from squall.model.events.run import Stall
 from squall.model.events.waiting import Waiting, line_of, wait_graph
+from squall.real import tracing
 from squall.real.future import Future
 from squall.real.rpc.called import function_of
 from squall.real.rpc.message import Message
 from squall.real.runtime import Task, TaskOwner
 from squall.sim.world.primitives import Scheduler, SimEvent, SimTask
 from squall.sim.world.scheduler import SimRuntime
-from squall.sim.world.stack_reading import Rank, Reading, Thread, ended_by, threads_of
+from squall.sim.world.stack_reading import Rank, Reading, Started, Thread, ended_by, threads_of
 from squall.sim.world.trace import TraceWriter
 
 _PASS = re.compile(r"backward pass in context (\d+)")
@@ -72,6 +73,7 @@ class _Stacks:
 
     def __init__(self, runtime: Scheduler) -> None:
         self._tasks = list(runtime.tasks)
+        self._tracer = getattr(runtime, "tracer", None)
         self._workers: dict[int, TaskOwner] = {}
         self._threads: dict[Task, Thread] = {}
         #: of each worker, the task that runs its program
@@ -80,7 +82,8 @@ class _Stacks:
         for task in self._tasks:
             by_worker.setdefault(task.worker, []).append(task)
         for worker, tasks in by_worker.items():
-            threads = threads_of({task.id: frame_of(task) for task in tasks})
+            begun = {task.id: task.locals.get(Started) for task in tasks}
+            threads = threads_of({task.id: frame_of(task) for task in tasks}, begun)
             self._threads |= {task: threads[task.id] for task in tasks}
             if worker is not None:
                 self._workers[worker.id] = worker
@@ -148,9 +151,18 @@ class _Stacks:
         what = named or str(getattr(lock, "what", "")) or "a lock"
         if owner not in self._threads:
             lack = "who has taken it has ended and not released it"
-            return plain._replace(what=what, kind="lock", lack=lack)
+            ends = tuple(each.id for each in self._askers(owner))
+            return plain._replace(what=what, kind="lock", lack=lack, ends=ends)
         took = self._threads[owner].took(lock)
         return plain._replace(what=what, kind="lock", ends=(owner.id,), took=took)
+
+    def _askers(self, owner: SimTask) -> list[SimTask]:
+        """The task that called what has run in one that has ended: what that has kept is kept for it."""
+        if not owner.serves_a_message or not isinstance(self._tracer, TraceWriter):
+            return []
+        sent = self._tracer.trace.of(tracing.MESSAGE_SENT)
+        by = {event.task for event in sent if event["number"] == owner.cause}
+        return [task for task in self._tasks if task.id in by]
 
     def _worker(self, end: Any) -> TaskOwner | None:
         if isinstance(end, Rank):

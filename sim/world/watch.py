@@ -59,6 +59,9 @@ class Watcher:
     def raised(self, error: BaseException) -> None:
         """That has ended a process of a script."""
 
+    def thread_raised(self, error: BaseException) -> None:
+        """That has ended the running thread of a script, not its process."""
+
     def stop(self, why: BaseException) -> None:
         """Let the run end with ``why`` before anything else happens."""
         assert self.runtime is not None, "a run has a runtime"

@@ -204,7 +204,7 @@ def test_a_hook_that_calls_other_workers_makes_a_pass_incomparable() -> None:
     assert summary.mismatches == []
     (reason,) = summary.not_comparable
     assert "a task waits, but nobody runs the simulation" in reason
-    assert summary.verdict is None
+    assert summary.equal is None
 
 
 def test_a_broken_engine_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,7 +263,7 @@ def test_always_forking_comes_to_the_same() -> None:
     with Cluster(3, observer=reference) as cluster:
         cluster.run(nested)
     summary = reference.summary()
-    assert (summary.verdict, summary.compared, summary.mismatches) == (True, 5, [])
+    assert (summary.equal, summary.compared, summary.mismatches) == (True, 5, [])
 
 
 def unreleased(rank: int) -> None:

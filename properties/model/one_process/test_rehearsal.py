@@ -84,7 +84,7 @@ def test_a_rehearsal_comes_to_what_a_pass_does_and_leaves_nothing() -> None:
 def test_a_pass_whose_rehearsal_raises_is_not_compared() -> None:
     leaf = torch.ones(2, requires_grad=True)
     summary = pass_of([raise_in_backward(leaf, "planted here").sum()], {}, rehearsing)
-    assert summary.verdict is None
+    assert summary.equal is None
     (reason,) = summary.not_comparable
     assert reason.endswith(f", and {PlantedError.__name__}: planted here")
     assert leaf.grad is None

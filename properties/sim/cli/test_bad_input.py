@@ -291,6 +291,9 @@ def test_a_store_that_is_no_folder(
         monkeypatch.setenv("SQUALL_STORE", str(place))
         line = told(capsys, "failures")
         assert line.startswith("squall: SQUALL_STORE: expected a folder") and str(file) in line
+        with pytest.raises(SystemExit) as ended:
+            run_command(["campaign", "--help"])
+        assert ended.value.code == 0 and "Usage" in capsys.readouterr().out
 
 
 def told_positional(capsys: pytest.CaptureFixture[str], words: list[str], value: str) -> str:

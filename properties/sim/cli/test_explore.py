@@ -38,6 +38,16 @@ def test_a_program_of_which_every_order_is_right_ends_well() -> None:
     assert 0 < len(reached) < len(scenario["sometimes"])
 
 
+def test_a_grain_that_was_not_asked_for_is_one_that_the_program_can_have(tmp_path: Path) -> None:
+    file = str(tmp_path / "frontier.json")
+    for _ in range(2):  # it goes on in that grain, too
+        ran = squall("explore", LEAVING, "--budget", "3", "--resume", file, "--json")
+        assert ran.returncode == 4 and json.loads(ran.stdout)["grain"] == "task"
+        said = ran.stderr
+        assert "<task" not in said
+    assert said == ""
+
+
 def test_a_spent_budget_is_not_well() -> None:
     told = explored(LARGE, "--budget", "30", code=4)
     assert told["outcome"] == "not exhausted"
@@ -100,7 +110,7 @@ def test_with_one_fault_each_message_is_lost_doubled_late_and_not_sent() -> None
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((LEAVING,), "expected --grain task"),
+        ((LEAVING, "--grain", "message"), "expected --grain task"),
         ((SMALL, "--grain", "coarse"), "expected message or task or fine"),
         ((SMALL, "--budget", "none"), "expected a number of executions or seconds"),
         ((SMALL, "--budget", "0s"), "expected a number of executions or seconds"),

@@ -11,7 +11,7 @@ from rich.console import Console
 from squall.model.events.run import Violation
 from squall.model.one_process.flow import forecast
 from squall.sim.cli.reports.failing import folded, marked
-from squall.sim.cli.reports.replay import Replayed, print_replay
+from squall.sim.cli.reports.replay import KeptAs, Replayed, print_replay
 from squall.sim.scenario import Expected, Scenario
 from squall.sim.scenarios.failure import expecting
 from squall.sim.scenarios.replay import replay
@@ -92,6 +92,24 @@ def test_a_digest_is_as_expected_only_if_the_outcome_is() -> None:
     assert "as expected" not in text
     assert "recorded was: failed, rrefs: an owner was left" in text
     assert "equal to the recorded one" in text
+
+
+def test_with_the_files_as_they_are_nothing_is_as_expected() -> None:
+    scenario = draw(12)
+    run = replay(scenario)
+    failed = Expected(digest="0" * 32, outcome="failed", property="script", what="it raised")
+    kept = replace(scenario, expected=failed)
+    mended = Replayed(kept, run, kept_as=KeptAs("0a1b2c3d", "AssertionError: 3 at a.py:9"))
+    text = " ".join(printed(kept, mended).replace("│", "").split())
+    assert mended.good and "as expected" not in text
+    assert "AssertionError: 3 at a.py:9" in text
+    assert "it does not show with the files as they are now" in text
+    assert "squall replay 0a1b2c3d is the run as it was" in text
+    assert f"{'0' * 32} with the files that were kept" in text
+    run.violations = [Violation("script", "it raised", "none", "3")]
+    text = printed(kept, mended)
+    assert not mended.good
+    assert "a failure of this kind shows with the files as they are now, too" in text
 
 
 def test_what_does_not_hold_says_what_was_expected_and_what_came() -> None:

@@ -66,8 +66,8 @@ def write(path: Path, text: str, body: str = "pass") -> str:
         (["LICENSE"], "SCRIPT: 'LICENSE' is no Python script, line 1: invalid syntax"),
         (
             ["--sede", "3", "examples/pipeline.py"],
-            "SCRIPT: no such option '--sede', did you mean --seed? Otherwise expected the path of a Python script here "
-            "(its own options come after it)",
+            "command line: no such option '--sede', did you mean --seed? "
+            "(what is for a script comes after it)",
         ),
         (
             ["examples/pipeline.py", "--workers", "0"],
@@ -104,10 +104,14 @@ def write(path: Path, text: str, body: str = "pass") -> str:
             "squall --help shows what there is",
         ),
         (
+            ["examples/pipeline.py", "--seeds", "3", "--no-check"],
+            "--check: is for one run, expected none with --seeds, which stands for squall fuzz SCRIPT",
+        ),
+        (
             ["examples/pipeline.py", "--rank", "{rank}"],
             "--workers: expected their number, since {rank} in the script's arguments needs it",
         ),
-        ([], "command line: Missing argument 'SCRIPT'; squall --help shows what there is"),
+        ([], "command line: Missing argument 'SCRIPT'; squall run --help shows what there is"),
     ],
 )
 def test_bad_input_is_one_line_that_says_what_would_be_right(words: list[str], line: str) -> None:

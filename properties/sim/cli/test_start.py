@@ -75,7 +75,7 @@ FILES = {
 #: a command line, and a part of what it says
 WRONG = [
     ("frobnicate", "No such command"),
-    ("--frob", "No such option"),
+    ("--frob", "no such option"),
     # campaigns of random programs
     ("fuzz --frob", "no such option"),
     ("fuzz --faults x", "--faults: expected mild, rough, storm or a file"),
@@ -127,7 +127,15 @@ WRONG = [
     ("export 1 -o there.txt", "--force overwrites it"),
     ("bisect nope --good HEAD", "FAILURE: 'nope'"),
     ("bisect 1 --good nope", "--good: there is no commit 'nope'"),
-    ("failures --nope", "No such option"),
+    ("failures --nope", "no such option '--nope'; squall failures --help shows"),
+    # an option with an error in it, of each way to take options
+    ("fuzz --seed 3 good.py", "no such option '--seed', did you mean --seeds?"),
+    ("run --lat 0 good.py", "no such option '--lat', did you mean --latency?"),
+    ("why --worker 2 good.py", "no such option '--worker', did you mean --workers?"),
+    ("why 1 --worker 2", "no such option '--worker', did you mean --workers?"),
+    ("timeline --worker 3 good.py", "no such option '--worker', did you mean --workers?"),
+    ("explore --grian task 1", "no such option '--grian', did you mean --grain?"),
+    ("export --worker 2 1", "no such option '--worker'; squall export --help shows"),
     # pictures
     ("timeline nope", "no stored failure"),
     ("timeline nope.py", "SCRIPT: there is no file"),
@@ -205,7 +213,7 @@ WRONG = [
     ("run nope.py", "SCRIPT: there is no file"),
     ("run bad.py", "is no Python script"),
     ("run .", "is a directory"),
-    ("run -- --nope", "SCRIPT: no such option"),
+    ("run -- --nope", "no such option '--nope'"),
     ("run empty.toml", "file.rank"),
     ("run ranks.toml", "file.rank[0].script"),
     ("run ranks.toml more", "ARGS"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ dist.destroy_process_group()
 
 
 def summary(passes: int, compared: int, *why: str) -> GradientSummary:
-    return GradientSummary(True, passes, compared, 0, 0.0, list(why), [])
+    return GradientSummary(passes, compared, 0, 0.0, list(why), [])
 
 
 def test_a_script_without_workers_is_not_checked(tmp_path: Path) -> None:
@@ -94,6 +95,29 @@ def test_gradients_that_were_not_compared(gradients: GradientSummary | None, why
     else:
         assert run.unchecked is not None and run.unchecked.startswith(why)
         assert (run.outcome, run.ok) == (NOT_CHECKED, False)
+
+
+def test_gradients_of_which_none_was_compared_are_not_equal() -> None:
+    assert (summary(0, 0).equal, str(summary(0, 0))) == (None, "nothing to compare")
+    assert (summary(2, 0).equal, str(summary(2, 0))) == (None, "unknown")
+    assert (summary(2, 2).equal, str(summary(2, 2))) == (True, "equal to one process")
+    differs = replace(summary(2, 2), mismatches=["worker 1"])
+    assert (differs.equal, str(differs)) == (False, "differ")
+
+
+@pytest.mark.parametrize("command", ["fuzz", "why"])
+def test_many_runs_in_which_nothing_is_checked_say_so(tmp_path: Path, command: str) -> None:
+    script = write(tmp_path / "alone.py", TWO_WORKERS.replace("(2,), nprocs=2", "(1,), nprocs=1"))
+    seeds = ["--seeds", "2"] if command == "fuzz" else []
+    ended = squall(command, script, *seeds)
+    assert ended.returncode == UNCHECKED
+    assert ended.stdout.endswith("runs, not checked: no message crossed the network\n")
+    told = squall(command, script, *seeds, "--json")
+    assert told.returncode == UNCHECKED
+    said = {key: json.loads(told.stdout)[key] for key in ("checked", "unchecked")}
+    assert said == {"checked": False, "unchecked": "no message crossed the network"}
+    if command == "fuzz":
+        assert squall(command, script, *seeds, "--allow-unchecked").returncode == 0
 
 
 def test_other_reports_without_anything_in_them() -> None:

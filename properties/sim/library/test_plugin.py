@@ -192,6 +192,7 @@ def test_the_command_that_a_failure_names_shows_it_again(first_run: str, folder:
     )
     assert done.returncode == 1, done.stdout + done.stderr
     assert "AssertionError" in done.stdout
+    assert "in <module>" not in done.stdout + done.stderr  # of the script that squall has written
 
 
 def test_data_of_hypothesis_become_small(first_run: str) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
-from squall.model.events.run import Violation
+from squall.model.events.run import ProcessError, Run, Violation
 from squall.properties.support.timeline_runs import (
     LATENCY_S,
     confirmation,
@@ -27,8 +28,11 @@ from squall.sim.cluster import Cluster
 from squall.sim.pictures.canvas import clock_of, sample
 from squall.sim.pictures.faults import faults_of
 from squall.sim.pictures.passes import advance, moments, start
+from squall.sim.pictures.recording import explained
 from squall.sim.pictures.rrefs import CONFIRMED, VALUE
 from squall.sim.pictures.spans import CONFIRM, FUNCTION, NODE, REPLY, spans_of
+from squall.sim.scenario import Expected, Scenario, Script
+from squall.sim.scenarios.failure import Failure
 from squall.sim.scenarios.play import play
 from squall.sim.scenarios.replay import replay
 from squall.sim.scenarios.settings import campaign_settings
@@ -393,6 +397,11 @@ def test_order_is_the_clock_where_time_says_little() -> None:
     at_once = training(latency="0")
     assert clock_of(at_once) == "order"
     assert clock_of(one_step()) == "time"
+    nearly = pictures.recording(
+        [(0.0, 0, 1, tracing.UDF_STARTED, ("f",))] * 100
+        + [(n * 1e-6, 0, 1, tracing.UDF_ENDED, ("f", None)) for n in range(1, 4)]
+    )
+    assert clock_of(nearly) == "order"
     with_silence = pictures.recording(
         [(0.0, 0, 1, tracing.UDF_STARTED, ("f",))] * 3
         + [(n * 1e-4, 0, 1, tracing.UDF_ENDED, ("f", None)) for n in range(100)]
@@ -414,3 +423,45 @@ def test_the_events_of_a_violation_are_ringed() -> None:
     (ring,) = named(pictures.space_time(broken, clock="order"), "violation")
     assert list(ring.x) == [cited]
     assert "passes: too early" in ring.hovertext[0]
+
+
+# -- what decided it ------------------------------------------------------------------------------
+
+
+def failing() -> tuple[Scenario, pictures.Recording]:
+    """A run in which a process raised an error, and its scenario."""
+    run = training()
+    text = 'Traceback (most recent call last):\n  File "t.py", line 3, in main\nAssertionError: wrong\n'
+    error = ProcessError("worker0", 0, "AssertionError", "wrong", text)
+    seen = Run(run.records, script="t.py", errors=[error])
+    said = Violation("script", "a process raised AssertionError", "none", "worker0: wrong")
+    scenario = Scenario(
+        work=Script(path="t.py", text=""), expected=Expected(digest=run.digest, outcome="error")
+    )
+    return scenario, replace(run, seen=seen, violations=(said,), outcome="error")
+
+
+def test_a_page_begins_with_what_decided_a_failure() -> None:
+    scenario, run = failing()
+    why = "`f` of w1 ran first.\nIn runs that pass it ran later.\n\nthis run   a run that passes"
+    kept = Failure(scenario=scenario, why=why, marks={20: "`f` ran", 30: "`g` ran"})
+    explained(run, scenario, ["0a1b2c3d"], kept)
+    text = pictures.page(run, plotly="cdn")
+    assert text.index("In runs that pass it ran later.") < text.index("<dt>virtual time")
+    assert '<a href="#event=20">#20</a> `f` ran' in text
+    assert run.opened_at == 20
+    (ring,) = named(pictures.space_time(run, clock="order"), "what decided it")
+    assert list(ring.x) == [20, 30]
+    # The error stands there once, as squall fuzz tells it.
+    assert "<b>rank 0: AssertionError: wrong at t.py:3</b>" in text
+    assert "a process raised" not in text and "worker0 raised" not in text
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["nothing is kept", "it failed otherwise"])
+def test_a_page_says_how_to_learn_what_decided_a_failure(kept: bool) -> None:
+    scenario, run = failing()
+    before = replace(scenario, expected=Expected(digest="another", outcome="error"))
+    failure = Failure(scenario=before, why="It is so.", marks={20: "`f` ran"}) if kept else None
+    explained(run, before, ["0a1b2c3d"], failure)
+    text = pictures.page(run, plotly="cdn")
+    assert "squall why 0a1b2c3d" in text and "It is so." not in text and not run.marks

@@ -6,12 +6,14 @@ import re
 
 import pytest
 
+from squall.model.events.names import type_named
 from squall.properties.support.timeline_runs import training
 from squall.real.rpc import all_gather, rref_proxy
+from squall.real.rpc.message_type import MessageType
 from squall.sim import pictures
 from squall.sim.pictures import glossary, slider
 from squall.sim.pictures.critical import LATENCY, critical_path, shares, told
-from squall.sim.pictures.packed import WHOLE_MOST, opening
+from squall.sim.pictures.packed import WHOLE_MOST, events, opening
 from squall.sim.pictures.passes import joint_graph, nodes_of, passes
 from squall.sim.scenarios.replay import replay
 from squall.sim.search.draw import draw
@@ -95,3 +97,18 @@ def test_a_run_with_an_error_opens_on_it() -> None:
     failed = pictures.recording(records, outcome="error: RuntimeError")
     first, last = opening(failed)
     assert first <= at <= last and last - first < WHOLE_MOST
+
+
+def test_messages_and_events_are_told_in_words() -> None:
+    for type in MessageType:
+        said = type_named(type.name)
+        assert said == said.lower().replace("python", "Python") and "_" not in said
+        assert said != type.name.lower().replace("_", " "), f"{type.name} has no words"
+    run = training()
+    said = events(run)
+    assert {"function started", "message delivered", "task ended"} <= set(said["names"])
+    assert len(said["names"]) == len(said["types"])
+    assert not any(type.name in text for type in MessageType for text in said["text"])
+    assert any(
+        text.startswith("number=") and "release of a context" in text for text in said["text"]
+    )

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from squall.properties.support.commands import python, squall
+from squall.sim.library.search import fuzz, replay, shrink, why
 
 SCRIPT = """\
 import torch.distributed.rpc as rpc
@@ -63,6 +64,39 @@ def test_a_failure_is_replayed_as_it_was(
         f"edited since it was kept: {tmp_path / 'helper.py'} is another one from line 2"
         in was.stderr
     )
-    assert "--now" in was.stderr
-    assert squall("replay", name, "--now").returncode == 0
+    assert f"squall replay {name} --now" in was.stderr
+    read = squall("replay", name, "--now", "--json")
+    told = json.loads(read.stdout)
+    assert read.returncode == 0 and not told["digest_matches"] and not told["kept"]["shows"]
+    assert "AssertionError: " in told["kept"]["text"]
     assert squall("replay", "7", "--now").returncode == 2
+
+
+@pytest.mark.parametrize("command", ["why", "shrink", "timeline", "export"])
+def test_what_looks_at_a_kept_run_says_that_its_files_were_edited(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SQUALL_STORE", str(tmp_path / "store"))
+    script = tmp_path / "script.py"
+    script.write_text("import torch.distributed.rpc as rpc\nraise ValueError(3)\n")
+    assert squall("run", str(script), "--workers", "2").returncode == 1
+    name = str(kept()["name"])
+    script.write_text("import torch.distributed.rpc as rpc\n")
+    output = ["-o", str(tmp_path / "page.html")] if command == "timeline" else []
+    told = squall(command, name, *output).stderr
+    assert f"edited since it was kept: {script} is another one from line 2" in told
+    assert f"squall replay {name} --now" in told
+
+
+def test_functions_warn_of_files_that_were_edited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SQUALL_STORE", str(tmp_path / "store"))
+    script = tmp_path / "script.py"
+    script.write_text("import torch.distributed.rpc as rpc\nraise ValueError(3)\n")
+    found = fuzz(script, workers=2, seeds=1, shrink_s=0).finding
+    assert found is not None
+    script.write_text("import torch.distributed.rpc as rpc\n")
+    for look in (replay, shrink, why):
+        with pytest.warns(UserWarning, match="edited since it was kept"):
+            look(found.file)

@@ -21,7 +21,7 @@ from squall.sim.scenarios.failure import Failure
 from squall.sim.scenarios.file import dump_scenario, name_of
 from squall.sim.scenarios.keeping import Keeper
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.scenarios.store import Place, Store, write_synced
+from squall.sim.scenarios.store import Place, Store, explain, write_synced
 from squall.sim.search.campaign import Campaign, run_campaign
 from squall.sim.search.draw import draw
 from squall.sim.search.judge import Verdict
@@ -62,6 +62,23 @@ def test_a_failure_that_comes_out_otherwise_is_written_again(place: Place) -> No
     now = store.keep(failing(7, "now"), found_by="shrink")
     assert store.failures() == [now]
     assert now.scenario.expected.digest == "now"
+
+
+def test_what_decided_a_failure_is_kept_with_it(place: Place) -> None:
+    store = Store(place)
+    kept = store.keep(failing(7), found_by="fuzz")
+    explain(kept, "`f` ran first.", {5: "`f` ran", 9: "`g` ran"})
+    store.keep(failing(7), found_by="fuzz")
+    found = store.kept(failing(7))
+    assert found is not None
+    assert (found.count, found.why, found.marks) == (
+        2,
+        "`f` ran first.",
+        {5: "`f` ran", 9: "`g` ran"},
+    )
+    assert store.kept(failing(8)) is None
+    other = store.keep(failing(7, "other"), found_by="fuzz")
+    assert (other.why, other.marks) == ("", {}), "it is another failure"
 
 
 def test_failures_are_in_the_order_in_which_they_were_found(place: Place) -> None:

@@ -104,3 +104,64 @@ def test_the_cause_comes_first(
     script = write(tmp_path, SCRIPT.replace("BODY", body))
     run = run_file(script, workers=2, stdout=io.StringIO(), stderr=io.StringIO(), engine=engine)
     assert (run.outcome, run.errors, run.why()[0]) == ("deadlock", [], cause)
+
+
+OF_THE_PORT = {
+    "a lock that a call has taken": (
+        "here.rpc_sync(timeout=0).take(); time.sleep(1); there.rpc_sync(timeout=0).take()",
+        "deadlock: bank0 holds `self.guard` and waits for `take` on bank1 (script.py:26); that waits for `self.guard` "
+        "of bank1 (script.py:10), which bank1 holds while it waits for `take` on bank0 (script.py:26); that waits for "
+        "`self.guard` of bank0 (script.py:10)",
+    ),
+    "a thread that runs nothing of the user's": (
+        "rank or threading.Thread(target=gate.wait, name='t').start()",
+        "hang: thread `t` on bank0 waits for others at `gate` (script.py:26): 1 of 2 have come",
+    ),
+    "a lock that another thread has": (
+        "key.acquire(); rank or threading.Thread(target=key.acquire, name='t').start(); rank or jobs.get()",
+        "hang: thread `t` on bank0 waits for `key` (script.py:26), which bank0 holds (script.py:26) while it waits for "
+        "something in `jobs` (script.py:26): nobody puts anything into it",
+    ),
+    "a worker of one thread that waits": (
+        "rank or (rpc.rpc_async('bank1', fetch, timeout=0), time.sleep(1), rpc.rpc_sync('bank1', account, timeout=0))",
+        "hang: bank0 waits for `account` on bank1 (script.py:26), for which no thread of bank1 is free; `fetch` on "
+        "bank1 waits for something in `jobs` (script.py:20): nobody puts anything into it",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", OF_THE_PORT)
+def test_who_has_what_is_told_where_no_line_of_the_user_says_so(tmp_path: Path, what: str) -> None:
+    script = """
+    import os, queue, threading, time
+    import torch.distributed.rpc as rpc
+
+    class Account:
+        def __init__(self):
+            self.guard = threading.Lock()
+
+        def take(self):
+            self.guard.acquire()
+
+    gate, key, jobs, accounts = threading.Barrier(2), threading.RLock(), queue.Queue(), []
+
+    def account():
+        if not accounts:
+            accounts.append(rpc.RRef(Account()))
+        return accounts[0]
+
+    def fetch():
+        return jobs.get()
+
+    rank = int(os.environ.get("RANK", 0))
+    options = rpc.TensorPipeRpcBackendOptions(num_worker_threads=1)
+    rpc.init_rpc(f"bank{rank}", rank=rank, world_size=2, rpc_backend_options=options)
+    here, there = account(), rpc.rpc_sync(f"bank{1 - rank}", account)
+    BODY
+    rpc.shutdown()
+    """
+    body, cause = OF_THE_PORT[what]
+    file = write(tmp_path, script.replace("BODY", body))
+    run = run_file(file, workers=2, stdout=io.StringIO(), stderr=io.StringIO())
+    assert run.why()[0] == cause
+    assert not any("ThreadLock" in line or "__getattr__" in line for line in run.why())

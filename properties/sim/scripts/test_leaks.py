@@ -14,7 +14,10 @@ from squall.properties.support.playing import write
 from squall.properties.support.scripts import run_file
 from squall.sim.faults import plan as p
 from squall.sim.faults.plan import Plan
+from squall.sim.library.errors import problems
+from squall.sim.library.why import cause_of
 from squall.sim.names import EngineName
+from squall.sim.scenario import Scenario, Script
 
 SCRIPT = """
     import os, sys
@@ -146,7 +149,46 @@ def test_a_context_that_is_not_left_is_told_by_its_line(tmp_path: Path) -> None:
     """
     run = run_file(write(tmp_path, source), workers=2)
     assert (run.outcome, run.leaked_contexts) == ("leak", 2)  # it is on both workers
-    assert run.hints == ["autograd contexts that were never left: 1 of w1 made at script.py:11"]
+    told = "autograd contexts that were never left: 1 of w1 made at script.py:11"
+    assert run.hints == [told]
+    assert problems(run, [], strict=False)[:2] == [told, "left behind: 0 RRefs, 2 contexts"]
+
+
+MANY = """
+    import os
+    import torch
+    import torch.distributed.autograd as dist_autograd
+    import torch.distributed.rpc as rpc
+
+    kept, contexts = [], []
+
+    def enter(step):
+        contexts.append(dist_autograd.context())
+        contexts[-1].__enter__()
+
+    rank = int(os.environ["RANK"])
+    rpc.init_rpc(f"w{rank}", rank=rank, world_size=2)
+    for step in range(3):
+        rpc.rpc_sync(f"w{1 - rank}", len, args=([1],))
+        kept.append(step)
+        if rank:
+            rpc.rpc_sync("w1", enter, args=(step,))
+    rpc.shutdown()
+"""
+
+
+def test_a_leak_begins_with_the_lines_of_the_user(tmp_path: Path) -> None:
+    script = write(tmp_path, MANY)
+    scenario = Scenario(work=Script(path=str(script), text=script.read_text(), workers=2))
+    why = cause_of(scenario, seconds=3)
+    assert why.problems[:2] == [
+        "autograd contexts that were never left: 3 of w1 made at script.py:11 in `enter`",
+        "left behind: 0 RRefs, 3 contexts",
+    ]
+    assert why.problems[2].startswith("contexts: a context was left on w1, 3 times (events #")
+    # What else grows has not failed.
+    assert why.said[0].startswith("`contexts` grows: things are put into it at script.py:10")
+    assert "`kept` grows" not in str(why)
 
 
 MADE = """

@@ -423,7 +423,7 @@ def test_signals_of_a_process_are_handled_as_outside(tmp_path: Path) -> None:
         "SIGALRM 2.5",
         "1",
     ]
-    assert (found.errors, list(found.exit_codes.values())) == ([], [5])
+    assert [(error.type, error.message) for error in found.errors] == [("Exited", "exit code 5")]
     assert 13 < found.ended_s < 14
 
 

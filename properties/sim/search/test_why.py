@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+import re
+import sysconfig
 from collections.abc import Iterator
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import squall
+from squall.model.events.run import Run, Violation
+from squall.sim.library import why as library_why
+from squall.sim.library.ported import Ported, kinds
+from squall.sim.library.run import scenario_of
 from squall.sim.library.why import Cause
+from squall.sim.scenario import Scenario
+from squall.sim.scripts.read import read_script
+from squall.sim.search.again import again
+from squall.sim.search.why.always import hints
+from squall.sim.search.why.cause import why
+from squall.sim.search.why.doing import Doing, called
 from squall.sim.search.why.executed import Executed, Lines
+from squall.sim.search.why.order import Order
+from squall.sim.search.why.search import Search
+from squall.sim.search.why.seen import Call
 from squall.sim.search.why.touched import both, touches
 from squall.sim.search.why.values import shown
+from squall.sim.search.why.witness import Witness
+from squall.sim.world.places import Place, is_library
+from squall.sim.world.steering import Steering, Tail, Turn
 
 RACE = """
 import os
@@ -134,6 +154,202 @@ def test_the_end_of_the_time_leaves_what_is_known(race: Path) -> None:
     assert (why.verdict, why.out_of_time) == ("unknown", True)
 
 
+POLLING = """
+import os
+import torch.distributed.rpc as rpc
+
+done = []
+
+
+def over():
+    done.append(1)
+
+
+rank = int(os.environ["RANK"])
+rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2)
+if rank:
+    rpc.rpc_sync("worker0", over)
+while rank == 0 and not done:
+    rpc.rpc_sync("worker1", abs, args=(1,))
+rpc.shutdown()
+"""
+
+
+def test_who_asks_and_asks_does_so_more_and_more_slowly(tmp_path: Path) -> None:
+    """Else a run in which somebody polls until something slow has come makes 200,000 calls, and takes minutes."""
+    script = tmp_path / "polling.py"
+    script.write_text(POLLING)
+    path = (Turn(0, Tail("workers", order=(0, 1))),)
+    run = again(scenario_of(script, workers=2), watcher=Steering(path), seconds=20)
+    assert run.outcome == "ok"
+    assert len(run.records) < 30_000
+
+
+def test_the_time_for_all_ends_a_run_and_what_is_counted_has_run(
+    race: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = []
+
+    def too_long(scenario: Scenario, *, watcher: Steering, seconds: float) -> Run:
+        if isinstance(watcher, Witness):
+            return again(scenario, watcher=watcher, seconds=seconds)
+        limits.append(seconds)
+        search._until = 0.0
+        run = Run([])
+        run.crash = "it was still running"
+        return run
+
+    monkeypatch.setattr("squall.sim.search.why.search.again", too_long)
+    search = Search(scenario_of(race, workers=3), lambda run: False, 5.0)
+    search.run()
+    assert search.out_of_time
+    assert (search.orders, search.failed, search.runs) == (0, 0, 0)
+    assert limits[0] <= 5.0 and len(limits) == 1
+
+
+LEAKS = """
+import os
+import torch
+import torch.distributed.rpc as rpc
+
+log, kept = [], []
+
+
+def add(n):
+    log.append(n)
+    kept.append(ask(n))
+    os.environ.setdefault(f"KEY{n}", "1")
+
+
+def ask(n):
+    return MAKES
+
+
+rank = int(os.environ["RANK"])
+rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2)
+if rank == 0:
+    for n in range(4):
+        add(n)
+    RAISES
+rpc.shutdown()
+"""
+
+
+@pytest.mark.parametrize(
+    ("makes", "raises", "grows"),
+    [
+        ('rpc.remote("worker1", abs, args=(n,))', 'raise ValueError("many")', True),
+        ('rpc.rpc_sync("worker1", abs, args=(n,))', 'raise ValueError("wrong")', False),
+        ('rpc.rpc_sync("worker1", abs, args=(n,))', "assert not kept", False),
+        ('rpc.rpc_sync("worker1", abs, args=(n,))', "raise MemoryError", True),
+    ],
+)
+def test_what_grows_is_told_of_leaks_alone(
+    makes: str, raises: str, grows: bool, tmp_path: Path
+) -> None:
+    """Neither what keeps plain values, as a log of numbers does, nor what is not the program's own."""
+    script = tmp_path / "leaks.py"
+    script.write_text(LEAKS.replace("MAKES", makes).replace("RAISES", raises))
+    witness = Witness()
+    with witness.lines.noted():
+        run = again(scenario_of(script, workers=2), watcher=witness)
+    told = [each.text for each in hints(run, witness, {}) if "grows" in each.text]
+    assert (
+        told
+        == ["`kept` grows: things are put into it at leaks.py:11, and never taken out."] * grows
+    )
+
+
+DIED = """
+import os
+import threading
+import torch.distributed.rpc as rpc
+
+got = []
+
+
+def work():
+    got.append(rpc.rpc_sync("worker1", abs, args=(1,)) / 0)
+
+
+rank = int(os.environ["RANK"])
+rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2)
+if rank == 0:
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert got == [1]
+rpc.shutdown()
+"""
+
+
+def test_an_error_that_has_ended_a_thread_is_told_first(tmp_path: Path) -> None:
+    script = tmp_path / "died.py"
+    script.write_text(DIED)
+    found = why(scenario_of(script, workers=2), lambda run: list(map(str, run.errors)), seconds=0)
+    assert re.fullmatch(
+        r"Thread Thread-1.* of worker0 raised ZeroDivisionError: division by zero, at died.py:10\.",
+        found.said[0],
+    ), found.said
+    assert found.places[0].line == 10
+
+
+def test_a_call_of_a_proxy_has_its_line(tmp_path: Path) -> None:
+    """``rref.rpc_async()`` asks for the type first, and calls when that has come."""
+    script = tmp_path / "proxies.py"
+    script.write_text(PROXIES)
+    witness = Witness()
+    again(scenario_of(script, workers=2), watcher=witness)
+    called = [each for each in witness.calls.values() if each.function == ".append"]
+    assert [each.place.line for each in called] == [8, 9, 10]
+
+
+PROXIES = """
+import os
+import torch.distributed.rpc as rpc
+rank = int(os.environ["RANK"])
+rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2)
+if rank == 0:
+    items = rpc.remote("worker1", list)
+    items.rpc_async().append(1).wait()
+    items.rpc_sync().append(2)
+    items.remote().append(3).to_here()
+rpc.shutdown()
+"""
+
+
+def test_the_command_that_runs_squall_is_none_of_the_users_files() -> None:
+    assert is_library(f"{sysconfig.get_path('scripts')}/squall")
+
+
+def test_two_calls_of_one_line_are_told_apart(explained: Cause) -> None:
+    """By their arguments, or else by which one it is."""
+    run, calls, _ = explained.shown[0]
+    reads = [call for call in calls if call.function == "read"]
+    order = object.__new__(Order)
+    order._failing = SimpleNamespace(calls={call.key: call for call in reads})  # type: ignore[assignment]
+    place = reads[0].place
+
+    def who(*arguments: str) -> list[str]:
+        made = [
+            Call(1, 0, id, 5, "PYTHON_CALL", place, "read", given)
+            for id, given in enumerate(arguments, 1)
+        ]
+        order._failing.calls = {call.key: call for call in made}
+        order.first, order.second = (
+            Doing("runs", 0, called(call, run.names), "ran", 0, call) for call in made
+        )
+        return [order._told_apart(each).who for each in (order.first, order.second)]
+
+    assert who("1", "2") == [f"`read({n})` of worker1 ({place})" for n in (1, 2)]
+    assert who("1", "1") == [f"call {n} of `read` of worker1 ({place})" for n in (1, 2)]
+
+
+def test_pytorchs_own_function_is_told_in_words() -> None:
+    call = Call(1, 0, 1, 5, "PYTHON_CALL", Place("train.py", 8), "_local_optimizer_step")
+    assert called(call, {1: "trainer"}) == "the optimizer's step of trainer (train.py:8)"
+
+
 def test_a_run_that_passes_has_no_cause() -> None:
     with pytest.raises(ValueError, match="nothing is wrong"):
         squall.why(squall.run(lambda rank: rank, workers=2))
@@ -175,3 +391,28 @@ def test_values_are_short_and_run_nothing_of_the_users() -> None:
 
     assert shown([1, "a", Loud()]) == "[1, 'a', <Loud>]"
     assert len(shown(list(range(1000)))) < 80
+
+
+def test_another_failure_of_the_port_is_told_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "raises.py"
+    script.write_text("raise ValueError(3)\n")
+    ported = Scenario(work=read_script(script, ()))
+    for same in (True, False):
+        answer = Ported(ported, same, ["left behind: 1 RRef"])
+        monkeypatch.setattr(library_why, "on_port", lambda *_, answer=answer, **__: answer)
+        found = library_why.cause_of(replace(ported, engine="torch"))
+        too = "(Told of the engine port, where it fails, too.)"
+        otherwise = "On the engine port it fails otherwise: "
+        assert (too in found.said, found.said[0].startswith(otherwise)) == (same, not same)
+        assert (found.problems == ["left behind: 1 RRef"]) != same
+
+
+def test_a_failure_is_the_same_if_what_is_told_first_is() -> None:
+    left = Violation("contexts", "a context was left", "0", "2")
+    raised = Violation("script", "a process raised AssertionError", "none", "rank 0: 3")
+    assert kinds(Run(script="a.py", violations=[left])) == {("contexts", "a context was left")}
+    assert kinds(Run(script="a.py", violations=[left, raised])) == {
+        ("script", "a process raised AssertionError")
+    }

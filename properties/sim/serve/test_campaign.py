@@ -27,6 +27,7 @@ from squall.sim.scenario import Expected
 from squall.sim.scenarios.store import Place, Store
 from squall.sim.search.draw import draw
 from squall.sim.serve.campaign import CampaignView, speed_curve, words_of
+from squall.sim.serve.html import campaign_page
 from squall.sim.serve.server import Server
 
 PLAN = Plan((Part("plain", range(400)), Part("rough", range(200), "rough")), size=100)
@@ -83,6 +84,20 @@ def test_who_has_ended_no_lease_lately_is_not_at_work(tmp_path: Path) -> None:
     found = status(file, time.time() + LATELY_S + 60)
     assert not found.workers
     assert words_of(found) == "300 of 600 scenarios, every property holds, nobody is at work"
+
+
+def test_nothing_holds_of_what_was_not_judged(tmp_path: Path) -> None:
+    file = tmp_path / "night.sqlite"
+    taken(file, 0)
+    assert words_of(status(file)) == "0 of 600 scenarios, nothing was judged yet, nobody is at work"
+
+
+def test_nobody_is_at_work_at_a_campaign_that_has_ended(tmp_path: Path) -> None:
+    file = tmp_path / "night.sqlite"
+    taken(file, 3)
+    assert "<h2>Workers (1 machine, 1 at work lately)</h2>" in campaign_page(status(file), [])
+    taken(file, 6)
+    assert "<h2>Workers (1 machine, 1 worker)</h2>" in campaign_page(status(file), [])
 
 
 def test_a_campaign_that_has_ended(tmp_path: Path) -> None:

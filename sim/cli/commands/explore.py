@@ -72,15 +72,16 @@ def explore(
         ),
     ] = None,
     grain: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--grain",
             metavar="message|task|fine",
             help="What is ordered: the arrivals of messages; or each run of a task, too; or also what "
-            "tasks do between two scheduling points.",
+            "tasks do between two scheduling points. By default messages, or tasks where a message lets "
+            "several processes go on.",
             parser=parsers.one_of("--grain", ("message", "task", "fine")),
         ),
-    ] = "message",
+    ] = None,
     unordered: Annotated[
         bool,
         typer.Option(
@@ -135,7 +136,7 @@ def explore(
             raise BadInput("--programs", programs, problem)
         explore_programs(
             programs,
-            cast("Grain", grain),
+            cast("Grain", grain or "message"),
             budget,
             ordered=not unordered,
             one_fault=faults is not None,
@@ -151,20 +152,22 @@ def explore(
     given = {name: value for name, value in of_script.items() if value}
     found = [(text, _scenario(text, mutant, given)) for text in scenarios]
     read = [(text, scenario()) for text, scenario in found]
-    from squall.sim.explore.execution import How
-
-    how = How(cast("Grain", grain), not unordered)
-
-    since = None if resume is None else _before(resume, read[0][1], how)
     from squall.sim.cli.reports.explore import explored_json, print_explored
+    from squall.sim.explore.execution import How
     from squall.sim.explore.search import Budget
 
+    how = How(cast("Grain", grain or "message"), not unordered)
+    finer = How("task", not unordered) if grain is None else None
+    since = None
+    if resume is not None:
+        how, since = _before(resume, read[0][1], how, finer)
     limits = Budget(budget.executions, budget.seconds)
     with _Display() as display:
-        told = _all(
+        how, told = _all(
             read,
             how,
             limits,
+            finer=finer,
             one_fault=faults is not None,
             since=since,
             jobs=jobs,
@@ -216,16 +219,20 @@ def _script(text: str, mutant: str | None, of_script: Mapping[str, Any]) -> Scen
     return replace(asked.scenario(), expected=Expected(mutant=mutant))
 
 
-def _before(file: Path, scenario: Scenario, how: How) -> Explored | None:
-    """What has been explored before; None if nothing has."""
+def _before(
+    file: Path, scenario: Scenario, how: How, finer: How | None
+) -> tuple[How, Explored | None]:
+    """How it was explored before, and what has been; None if nothing has."""
     from squall.sim.explore.counterexample import plain
     from squall.sim.explore.frontier import FrontierError, read_frontier
 
     try:
-        return read_frontier(file, plain(scenario), how)
+        return how, read_frontier(file, plain(scenario), how)
     except FileNotFoundError:
-        return None
+        return how, None
     except (OSError, FrontierError) as error:
+        if finer is not None:
+            return _before(file, scenario, finer, None)
         raise BadInput("--resume", str(file), f"cannot go on with {str(file)!r}: {error}") from None
 
 
@@ -249,12 +256,13 @@ def _all(
     how: How,
     budget: Budget,
     *,
+    finer: How | None,
     one_fault: bool,
     since: Explored | None,
     jobs: int,
     display: _Display,
-) -> list[Told]:
-    """Explore one after the other, up to an interrupt."""
+) -> tuple[How, list[Told]]:
+    """Explore one after the other, up to an interrupt; all of them ``finer``, if it is given, once one needs it."""
     from squall.sim.cli.reports.explore import Told, keep
     from squall.sim.explore.campaign import parts
     from squall.sim.search.again import planted
@@ -278,13 +286,27 @@ def _all(
                     this.parts.append(part)
                     this.kept += keep(part, display.warn)
                     if part.explored.interrupted:
-                        return told
+                        return how, told
             except GrainError as error:
-                problem = f"{error}: expected --grain task for {text!r}"
-                raise BadInput("--grain", how.grain, problem) from None
+                if finer is None:
+                    problem = f"{error}, and a step of it is of one process alone: expected --grain task for {text!r}"
+                    raise BadInput("--grain", how.grain, problem) from None
+                display.warn(f"{text}: {error}, so tasks are ordered one by one (--grain task)")
             except NotExplorableError as error:
                 raise BadInput("SEED|FILE", text, f"{text!r} cannot be explored: {error}") from None
-    return told
+            else:
+                continue
+        return _all(
+            read,
+            finer,
+            budget,
+            finer=None,
+            one_fault=one_fault,
+            since=None,
+            jobs=jobs,
+            display=display,
+        )
+    return how, told
 
 
 class _Display:

@@ -153,7 +153,8 @@ def fuzz(
 
     The same seeds give the same verdicts in the same order, whatever --jobs says. Without
     --check-determinism one scenario in 100 is run twice. A script is run for seeds 0 to 99, up to the
-    first failure, which is made small, and of which is told what decided it; beside --seeds, --workers, --faults, --engine and --json it takes no option.
+    first failure, which is made small, and of which is told what decided it; beside --seeds, --workers, --faults, --engine,
+    --allow-unchecked and --json it takes no option.
     """
     if script is not None:
         _refuse(
@@ -173,11 +174,12 @@ def fuzz(
         )
         from squall.sim.cli.reports.fuzzed_script import fuzz_script
 
-        ready(engine)
-        failure = fuzz_script(asked_for, seeds or range(SEEDS_OF_SCRIPT), as_json=json)
-        if failure is not None and failure.interrupted:
-            raise typer.Exit(INTERRUPTED)
-        raise typer.Exit(exit_code(good=failure is None))
+        fuzz_script(
+            asked_for,
+            seeds or range(SEEDS_OF_SCRIPT),
+            as_json=json,
+            allow_unchecked=allow_unchecked,
+        )
     if workers is not None:
         raise BadInput("--workers", str(workers), "expected a script with it")
     if seeds is not None and minutes is not None:

@@ -24,12 +24,12 @@ from squall.sim.cli.options import (
     Mutant,
     file_option,
 )
-from squall.sim.cli.scenario import Changes, find_scenario, of_this_time
+from squall.sim.cli.scenario import Changes, find_scenario, kept_failure
 from squall.sim.cli.streams import each_warning_once
 
 if TYPE_CHECKING:
     from squall.model.events.run import Run
-    from squall.sim.cli.reports.replay import Replayed
+    from squall.sim.cli.reports.replay import KeptAs, Replayed
     from squall.sim.scenario import Scenario
     from squall.sim.scenarios.replay import Until
     from squall.sim.world.watch import Divergence
@@ -116,7 +116,7 @@ def replay(
 
     Exit code 1 if something does not hold, or if the digest is not the expected one; 4 if there
     was nothing to check. A script or a test runs as it was when it was kept, and is told if it was
-    edited since.
+    edited since; with --now, whether the failure that was kept still shows.
     """
     if scenario is None:
         if not legend:
@@ -130,11 +130,11 @@ def replay(
     if diff is not None and (wanted is not None or check_determinism):
         raise BadInput("--diff", diff, "expected without --until and --check-determinism")
     changes = Changes(faults=faults, mutant=mutant, engine=engine, device=device)
-    found = find_scenario(scenario, changes, scripts=allow_scripts)
+    found = find_scenario(scenario, changes, scripts=allow_scripts, now=now)
     other = None
     if diff is not None:
         other = find_scenario(diff, changes, field="--diff", scripts=allow_scripts)
-    again = of_this_time(found(), scenario, now=now)
+    again = found()
     console = Console(file=sys.stderr if json else sys.stdout, highlight=False, soft_wrap=True)
     if other is not None:
         code = _diff(again, other(), console, json=json, allow_unchecked=allow_unchecked)
@@ -144,7 +144,7 @@ def replay(
     from squall.sim.scenarios.replay import Until
 
     stop = None if wanted is None else Until(**wanted)
-    again, run = _play(again, stop)
+    kept, (again, run) = again, _play(again, stop)
     if stop is not None and not stop.stopped:
         problem = f"there is no {until} in this run, which has {len(run.records)} events"
         raise BadInput("--until", until or "", problem)
@@ -152,7 +152,8 @@ def replay(
         _save(again, run, save)
     from squall.sim.cli.reports.replay import Replayed, print_replay, replay_json
 
-    replayed = Replayed(again, run, stop, check_determinism, divergence)
+    kept_as = _kept_as(scenario, kept) if now and kept.expected.digest else None
+    replayed = Replayed(again, run, stop, check_determinism, divergence, kept_as)
     if verbose or log:
         _tell(replayed, console, log=log, legend=legend or console.is_terminal)
     if json:
@@ -182,6 +183,15 @@ def read_until(text: str) -> dict[str, Any]:
         f"(node_executed) or a message type (BACKWARD_AUTOGRAD_REQ), got {text!r}"
     )
     raise BadInput("--until", text, problem)
+
+
+def _kept_as(name: str, scenario: Scenario) -> KeptAs:
+    """What is known of the run that was kept."""
+    from squall.sim.cli.reports.replay import KeptAs, recorded
+
+    kept = kept_failure(Path(name).stem if name.endswith(".json") else name)
+    known = recorded(scenario) if kept is None or not kept.text else kept.text.split("\n", 1)[0]
+    return KeptAs(name, known)
 
 
 def _play(scenario: Scenario, stop: Until | None) -> tuple[Scenario, Run]:

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from squall.sim.cli import parsers
+from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.engine import begin, left_out, ready, tell_left_out
 from squall.sim.cli.exits import INTERRUPTED, exit_code
 from squall.sim.cli.options import (
@@ -27,6 +28,7 @@ from squall.sim.cli.options import (
     Simulate,
     WallLimit,
     Workers,
+    seeds_option,
 )
 from squall.sim.cli.script import ScriptRun
 from squall.sim.cli.streams import each_warning_once, stdout_to_stderr
@@ -48,6 +50,8 @@ squall run examples/parameter_server.py --workers 4 --seed 7
 
 squall run train.py --latency uniform:0.001:0.005 --epochs 2
 
+squall run train.py --seeds 0:100          (as squall fuzz train.py: up to the first seed that fails)
+
 squall run train.py --json -- --seed 1     (after -- every option is the script's)
 
 squall run --workers 4 train.py --rank {rank} --world-size {workers}
@@ -57,8 +61,15 @@ squall run ps.py --role server : trainer.py --id 1 : trainer.py --id 2     (a co
 squall run ranks.toml                      (the same from a file, see docs/scripts.md)
 """
 
+#: what goes with --seeds, as with squall fuzz SCRIPT
+_OF_A_SEARCH = (
+    *("script", "args", "workers", "seeds", "engine", "faults", "json"),
+    "allow_unchecked",
+)
+
 
 def run(
+    context: typer.Context,
     script: Annotated[
         Path,
         typer.Argument(
@@ -78,6 +89,10 @@ def run(
     ] = None,
     workers: Workers = None,
     seed: Seed = 0,
+    seeds: Annotated[
+        range | None,
+        seeds_option("one run", "What squall fuzz SCRIPT does with seeds A to B-1"),
+    ] = None,
     latency: Latency = DEFAULT_LATENCY,
     device: DeviceOfScript = "cpu",
     engine: Engine = "port",
@@ -140,6 +155,11 @@ def run(
         go_on=go_on,
         replicas=replicas,
     )
+    if seeds is not None:
+        _refuse_beside_seeds(context)
+        from squall.sim.cli.reports.fuzzed_script import fuzz_script
+
+        fuzz_script(asked, seeds, as_json=json, allow_unchecked=allow_unchecked)
     with no_collections():
         scenario = asked.scenario()
         ready(engine)
@@ -170,6 +190,18 @@ def run(
         raise typer.Exit(INTERRUPTED)
     good = ran.outcome in ("ok", NOT_CHECKED) and divergence is None
     raise typer.Exit(exit_code(good=good, unchecked=ran.unchecked, allowed=allow_unchecked))
+
+
+def _refuse_beside_seeds(context: typer.Context) -> None:
+    """Raises :class:`BadInput` for what only one run has."""
+    for option in context.command.params:
+        name = str(option.name)
+        source = context.get_parameter_source(name)
+        if name not in _OF_A_SEARCH and source is not None and source.name == "COMMANDLINE":
+            problem = (
+                "is for one run, expected none with --seeds, which stands for squall fuzz SCRIPT"
+            )
+            raise BadInput(option.opts[0], str(context.params[name]), problem)
 
 
 def _play(scenario: Scenario, *, twice: bool, json: bool) -> tuple[Run, Divergence | None]:

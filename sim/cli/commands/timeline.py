@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -32,7 +31,7 @@ from squall.sim.cli.options import (
 )
 from squall.sim.cli.pictured import Bar, Spread, picture_scenario, picture_script
 from squall.sim.cli.scenario import Changes, read_scenario
-from squall.sim.cli.script import RANKS_SUFFIX, ScriptRun
+from squall.sim.cli.script import ScriptRun, is_script, refuse_for_scripts
 from squall.sim.world.latency import DEFAULT_LATENCY
 
 DEFAULT_FILE = "timeline.html"
@@ -170,7 +169,7 @@ def timeline(
     changes = Changes(faults=faults, mutant=mutant, engine=engine, device=device)
     script, scenario = _script(what, {"--odds": odds, "--keep": keep}, mutant), None
     if script is None:
-        _refuse(what, for_a_script, args or [])
+        refuse_for_scripts(what, for_a_script, args)
         field = "SEED|FILE|SCRIPT"
         scenario = read_scenario(what, changes, field=field, scripts=allow_scripts)
     console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
@@ -211,7 +210,7 @@ def timeline(
 
 def _script(what: str, for_a_scenario: dict[str, bool], mutant: str | None) -> Path | None:
     """The script, or None for a scenario. Raises :class:`BadInput` for what scripts do not have."""
-    if Path(what).suffix not in (".py", RANKS_SUFFIX):
+    if not is_script(what):
         return None
     for name, on in for_a_scenario.items():
         if on:
@@ -220,12 +219,3 @@ def _script(what: str, for_a_scenario: dict[str, bool], mutant: str | None) -> P
         problem = f"is for a seed or a scenario file, and {what!r} is a script"
         raise BadInput("--mutant", mutant, problem)
     return parsers.script_or_ranks(what)
-
-
-def _refuse(what: str, for_a_script: Mapping[str, object], args: list[str]) -> None:
-    """Raises :class:`BadInput` for what only scripts have."""
-    for name, value in for_a_script.items():
-        if value is not None:
-            raise BadInput(name, str(value), f"is for a script, and {what!r} is none")
-    if args:
-        raise BadInput("ARGS", args[0], f"arguments are for a script, and {what!r} is none")

@@ -12,7 +12,7 @@ from rich.progress import Progress
 from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.engine import ready
-from squall.sim.cli.exits import FAILED, INTERRUPTED
+from squall.sim.cli.exits import FAILED, INTERRUPTED, exit_code
 from squall.sim.cli.options import (
     AllowScripts,
     EngineOfScenario,
@@ -27,7 +27,7 @@ from squall.sim.cli.options import (
     seconds_option,
 )
 from squall.sim.cli.scenario import Changes, read_scenario
-from squall.sim.cli.script import RANKS_SUFFIX, ScriptRun
+from squall.sim.cli.script import ScriptRun, is_script, refuse_for_scripts
 from squall.sim.names import PlotlyFrom
 from squall.sim.world.latency import DEFAULT_LATENCY
 
@@ -85,7 +85,8 @@ def why(
 
     Runs are tried that go on otherwise from some point on; what the last one that passes does differently is
     told with the functions and lines of the script. --workers, --seed and --latency are for scripts. Ctrl-C tells
-    what is known. Exit code 1 as the run fails; 0 if none of the seeds of a script does.
+    what is known. Exit code 1 as the run fails; 0 if none of the seeds of a script does, 4 if nothing was
+    checked in any.
     """
     asked = None
     if plotly is not None and output is None:
@@ -93,7 +94,7 @@ def why(
             "--plotly", plotly, "is for a page, and none is asked for: add --output FILE"
         )
     page = None if output is None else Page(output, plotly or "inline")
-    if Path(what).suffix in (".py", RANKS_SUFFIX):
+    if is_script(what):
         if mutant is not None:
             raise BadInput(
                 "--mutant", mutant, f"is for a seed or a scenario file, and {what!r} is a script"
@@ -112,10 +113,8 @@ def why(
             _search(asked, page, drawn=latency is None, seconds=seconds, as_json=json)
         scenario = asked.scenario()
     else:
-        given = {"--workers": workers, "--seed": seed, "--latency": latency, "ARGS": args or None}
-        for name, value in given.items():
-            if value is not None:
-                raise BadInput(name, str(value), f"is for a script, and {what!r} is none")
+        given = {"--workers": workers, "--seed": seed, "--latency": latency}
+        refuse_for_scripts(what, given, args)
         changes = Changes(faults=faults, mutant=mutant, engine=engine)
         scenario = read_scenario(what, changes, "FILE|SEED|SCRIPT", scripts=allow_scripts)
         ready(scenario.engine)
@@ -144,10 +143,11 @@ def _search(
     from squall.sim.cli.reports.fuzzed_script import nothing_found, searched
     from squall.sim.cli.reports.why import no_why_json, why_json
 
-    tried, found, notes = searched(asked, range(SEEDS), shrink_s=seconds, drawn=drawn)
+    ran, notes = searched(asked, range(SEEDS), shrink_s=seconds, drawn=drawn)
+    found = ran.finding
     if found is None or found.why is None:
-        typer.echo(no_why_json(tried) if as_json else nothing_found(asked, tried, notes))
-        raise typer.Exit(0 if found is None else FAILED)
+        typer.echo(no_why_json(ran) if as_json else nothing_found(asked, ran, notes))
+        raise typer.Exit(exit_code(good=found is None, unchecked=ran.unchecked))
     if page is not None:
         page.write(found.why)
     if as_json:
@@ -168,7 +168,8 @@ def _explain(
 ) -> None:
     """Say why one scenario fails. Raises :class:`typer.Exit`."""
     from squall.sim.cli.reports.why import NotFailingError, looking, print_why, why_json
-    from squall.sim.library.why import cause_of
+    from squall.sim.library.why import cause_of, keep_cause
+    from squall.sim.scenarios.keeping import kept_failure
 
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -176,6 +177,9 @@ def _explain(
             found = cause_of(scenario, seconds=seconds, on_run=looking(bar))
         except NotFailingError as error:
             raise BadInput("FILE|SEED|SCRIPT", what, f"{error}; expected one that fails") from None
+    kept = kept_failure(scenario, what)
+    if kept is not None and not kept.why:
+        keep_cause(kept, found)
     if page is not None:
         page.write(found)
     if as_json:

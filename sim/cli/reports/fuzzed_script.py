@@ -3,39 +3,56 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NoReturn
 
+import typer
 from rich.console import Console
 from rich.progress import Progress
 
+from squall.model.events.run import NOT_CHECKED
 from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.engine import ready
+from squall.sim.cli.exits import INTERRUPTED, exit_code
 from squall.sim.cli.reports.why import looking
 from squall.sim.cli.script import ScriptRun
-from squall.sim.library.campaign import SHRINK_S, Around, Finding, search
+from squall.sim.library.campaign import SHRINK_S, Around, Searched, search
+
+#: what runs of PyTorch's engine do not show
+_THREADS = "threads never wait for a processor on engine torch; --engine port tries that too, where it can run the script"
 
 
-def fuzz_script(asked: ScriptRun, seeds: range, *, as_json: bool) -> Finding | None:
-    """Say what came of it; the failure, if there is one. Raises :class:`BadInput`."""
-    tried, finding, notes = searched(asked, seeds)
+def fuzz_script(
+    asked: ScriptRun, seeds: range, *, as_json: bool, allow_unchecked: bool = False
+) -> NoReturn:
+    """Say what came of it. Raises :class:`BadInput`, or :class:`typer.Exit`."""
+    ready(asked.engine)
+    found, notes = searched(asked, seeds)
     if as_json:
-        print(json.dumps(_json(tried, finding), indent=1))
-    elif finding is None:
-        print(nothing_found(asked, tried, notes))
+        print(json.dumps(_json(found), indent=1))
+    elif found.finding is None:
+        print(nothing_found(asked, found, notes))
     else:
-        print("\n".join(finding.lines()))
-    return finding
+        print("\n".join(found.finding.lines()))
+    if found.finding is not None and found.finding.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    good = found.finding is None
+    raise typer.Exit(exit_code(good=good, unchecked=found.unchecked, allowed=allow_unchecked))
 
 
-def nothing_found(asked: ScriptRun, tried: int, notes: list[str]) -> str:
-    found = [f"{asked.script}: {tried:,} runs, nothing is wrong in any of them"]
+def nothing_found(asked: ScriptRun, searched: Searched, notes: list[str]) -> str:
+    said = "nothing is wrong in any of them"
+    if searched.unchecked is not None:
+        said = f"{NOT_CHECKED}: {searched.unchecked}"
+    found = [f"{asked.script}: {searched.held:,} runs, {said}"]
+    if asked.engine == "torch":
+        notes = [*notes, _THREADS]
     return "\n".join([*found, *(f"hint: {note}" for note in notes)])
 
 
 def searched(
     asked: ScriptRun, seeds: range, *, shrink_s: float = SHRINK_S, drawn: bool = True
-) -> tuple[int, Finding | None, list[str]]:
-    """Run a script for each seed up to the first failure: how many runs held, that failure, and what was noted in the
-    last run, such as references that are never dropped. ``drawn``: latencies are, for each seed. Raises
+) -> tuple[Searched, list[str]]:
+    """Run a script for each seed up to the first failure: what came of it, and what was noted in the last run, such as references that are never dropped. ``drawn``: latencies are, for each seed. Raises
     :class:`BadInput`."""
     scenario = asked.scenario()
     script, faults = scenario.script, asked.faults
@@ -53,7 +70,7 @@ def searched(
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(asked.script.name, total=len(seeds))
         try:
-            tried, finding = search(
+            found = search(
                 (around.scenario(script, seed) for seed in seeds),
                 shrink_s=shrink_s,
                 on_run=lambda count: bar.update(task, completed=count),
@@ -62,12 +79,15 @@ def searched(
             )
         except NotImplementedError as lacks:
             raise BadInput("SCRIPT", str(asked.script), str(lacks)) from None
-    return tried, finding, notes
+    return found, notes
 
 
-def _json(tried: int, finding: Finding | None) -> dict[str, Any]:
+def _json(searched: Searched) -> dict[str, Any]:
+    finding = searched.finding
     return {
-        "runs": tried,
+        "runs": searched.held,
+        "checked": searched.unchecked is None,
+        "unchecked": searched.unchecked,
         "failure": None
         if finding is None
         else {

@@ -257,7 +257,8 @@ class Report:
 
     def _summary(self) -> Table:
         table = summary_table()
-        holds = f"{self.judged:,} scenarios, every property holds"
+        good = "every property holds" if self.judged else "nothing was judged"
+        holds = f"{self.judged:,} scenarios, {good}"
         failed = f"{self.failed:,} of {self.judged:,} scenarios failed"
         said = failed if self.failed else holds
         if self._telling.back:

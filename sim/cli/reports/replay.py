@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -26,6 +27,13 @@ from squall.sim.world.watch import Divergence
 _LAST_SHOWN = 8
 
 
+class KeptAs(NamedTuple):
+    """By which name a run is kept, and what failed in it."""
+
+    name: str
+    text: str
+
+
 @dataclass(frozen=True)
 class Replayed:
     """A scenario, and what came of it."""
@@ -37,11 +45,13 @@ class Replayed:
     #: whether it was run twice, and where the second run parted from the first
     twice: bool = False
     divergence: Divergence | None = None
+    #: with the files as they are now: the run with those that were, of which all that is expected tells
+    kept_as: KeptAs | None = None
 
     @property
     def good(self) -> bool:
-        """Whether all holds, and the digest is the expected one."""
-        same = digest_matches(self.scenario, self.run) is not False
+        """Whether all holds, and the digest is the expected one: of other files none is."""
+        same = self.kept_as is not None or digest_matches(self.scenario, self.run) is not False
         fine = self.run.outcome in ("ok", NOT_CHECKED, "stopped")
         return fine and same and self.divergence is None
 
@@ -100,6 +110,8 @@ def replay_json(replayed: Replayed) -> str:
         "explanation": explanation(scenario, run),
         "wait_graph": None if graph is None else graph_json(graph),
     }
+    if replayed.kept_as is not None and scenario.expected.property is not None:
+        told["kept"] = {"text": replayed.kept_as.text, "shows": not replayed.other_outcome}
     if replayed.stop is not None:
         told["stopped"] = _stopped_json(run, replayed.stop)
     if replayed.twice:
@@ -139,7 +151,9 @@ def _summary(replayed: Replayed) -> Table:
     same = digest_matches(scenario, run)
     table = summary_table()
     table.add_row("outcome", verdict(run.outcome, good=replayed.good))
-    if replayed.other_outcome:
+    if replayed.kept_as is not None and scenario.expected.property is not None:
+        _kept_rows(table, replayed, replayed.kept_as)
+    elif replayed.other_outcome:
         table.add_row("", Text(f"recorded was: {recorded(scenario)}", style="bold yellow"))
     if replayed.stop is None:
         unchecked_row(table, run.unchecked)
@@ -147,9 +161,15 @@ def _summary(replayed: Replayed) -> Table:
     if scenario.expected.mutant is not None:
         table.add_row("planted", f"mutant {scenario.expected.mutant}")
     matches = {True: "as expected", False: f"expected {scenario.expected.digest}", None: ""}
-    if same and replayed.other_outcome:
+    if replayed.kept_as is not None:
+        matches = {
+            True: "the same as with the files that were kept",
+            False: f"{scenario.expected.digest} with the files that were kept",
+            None: "",
+        }
+    elif same and replayed.other_outcome:
         matches[True] = "equal to the recorded one"
-    style = "bold red" if same is False else ""
+    style = "bold red" if same is False and replayed.kept_as is None else ""
     table.add_row("digest", Text(f"{run.digest}  {matches[same]}", style=style))
     if replayed.twice:
         parts = replayed.divergence is not None
@@ -158,6 +178,19 @@ def _summary(replayed: Replayed) -> Table:
     table.add_row("events", f"{len(run.records):,}")
     table.add_row("virtual time", f"{run.ended_s:.6f} s")
     return table
+
+
+def _kept_rows(table: Table, replayed: Replayed, kept: KeptAs) -> None:
+    """Whether the failure that was kept shows with the files as they are now."""
+    table.add_row("kept was", Text(kept.text))
+    if not replayed.other_outcome:
+        table.add_row("", "a failure of this kind shows with the files as they are now, too")
+        return
+    said = "it does not show with the files as they are now"
+    table.add_row("", Text(said, style="bold yellow"))
+    table.add_row("", Text(shlex.join(["squall", "replay", kept.name]) + " is the run as it was"))
+    if replayed.run.outcome == "ok":
+        table.add_row("", "squall fuzz tries the files as they are under other seeds")
 
 
 def _scenario_text(scenario: Scenario, run: Run) -> str:

@@ -13,23 +13,24 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from squall.model.events.run import DIED, WRONG_GROUPS
+from squall.model.checks.scripts import left_behind
+from squall.model.events.names import type_named
+from squall.model.events.run import DIED, EXITED, WRONG_GROUPS
 from squall.model.events.waiting import to_json as graph_json
 from squall.model.one_process.reference import GradientSummary
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
+from squall.sim.library.errors import TOLD_ELSEWHERE, leaked, together
 from squall.sim.scripts.ranks import command_line, has_ranks
 from squall.sim.world.places import is_library
 
 if TYPE_CHECKING:
-    from squall.model.events.run import ProcessError, Run, Violation
+    from squall.model.events.run import ProcessError, Run
     from squall.sim.cli.script import ScriptRun
     from squall.sim.scenario import Script
     from squall.sim.scenarios.failure import Failure
     from squall.sim.world.watch import Divergence
 
 MISMATCHES_SHOWN = 10
-#: properties whose violations have a part of their own in the report
-_SHOWN_ELSEWHERE = ("script", "progress", "gradients")
 NOT_COMPARABLE_SHOWN = 3
 #: in a traceback
 _PLACE = re.compile(r'^  File "(.+)", line (\d+)', re.MULTILINE)
@@ -82,7 +83,7 @@ def script_json(run: Run, seed: int) -> dict[str, Any]:
         "checked": run.unchecked is None,
         "unchecked": run.unchecked,
         "violations": [violation.to_json() for violation in run.violations],
-        "gradients_equal": None if gradients is None else gradients.verdict,
+        "gradients_equal": None if gradients is None else gradients.equal,
         "leaked": {"rrefs": run.leaked_rrefs, "contexts": run.leaked_contexts},
         "kept": [each._asdict() for each in run.kept],
         "virtual_time_s": run.ended_s,
@@ -199,7 +200,7 @@ def _gradients(run: Run, asked: ScriptRun) -> RenderableType:
     if not summary.passes:
         more = "; see squall.reference" if run.operations else ""
         return Text(f"nothing to compare: no backward pass{more}")
-    if not summary.equal:
+    if summary.equal is False:
         return Text(f"differ from the single-process reference\n{detail}", style="bold red")
     if not summary.compared:
         return Text(f"unknown\n{detail}", style="yellow")
@@ -212,15 +213,21 @@ def _messages(messages: dict[str, int]) -> RenderableType:
     table.add_column(justify="right")
     table.add_row(Text("all", style="bold"), Text(f"{sum(messages.values()):,}", style="bold"))
     for name, count in sorted(messages.items(), key=lambda item: (-item[1], item[0])):
-        table.add_row(name, f"{count:,}")
+        table.add_row(type_named(name), f"{count:,}")
     return table
 
 
 def _failures(run: Run) -> list[RenderableType]:
     parts: list[RenderableType] = [_error(error) for error in run.errors]
     if run.outcome == "error" and not run.errors:
-        parts.extend(Text(line, style="bold red") for line in _exits(run.exit_codes))
-    parts.extend(Text(f"hint: {line}", style="bold") for line in run.hints)
+        parts.extend(
+            Text(f"process {name} ended with exit code {run.exit_codes[name]}", style="bold red")
+            for name in run.failed_processes
+        )
+    left = leaked(run)
+    parts.extend(Text(line, style="bold red") for line in left)
+    hints = [line for line in run.hints if line not in left]
+    parts.extend(Text(f"hint: {line}", style="bold") for line in hints)
     for outcome, texts in run.found.items():
         parts.append(Text(f"{WRONG_GROUPS[outcome]}:", style="bold red"))
         parts.append(_indented(_first(texts)))
@@ -251,9 +258,10 @@ def _first(things: Sequence[object]) -> list[str]:
     return lines
 
 
-def _others(run: Run) -> list[Violation]:
+def _others(run: Run) -> list[str]:
     """What does not hold and is not shown elsewhere."""
-    return [each for each in run.violations if each.property not in _SHOWN_ELSEWHERE]
+    shown = (each for each in run.violations if each.property not in TOLD_ELSEWHERE)
+    return together((each for each in shown if not left_behind(each)), run.names)
 
 
 def _indented(lines: list[str]) -> Text:
@@ -267,18 +275,13 @@ def _error(error: ProcessError) -> RenderableType:
     text = Text()
     if error.type != DIED:  # it says itself who
         who = error.worker if rank.strip(" ()") in error.worker else f"{error.worker}{rank}"
-        text.append(f"{who} raised {error.type}: ", style="bold red")
+        verb = "ended with " if error.type == EXITED else f"raised {error.type}: "
+        text.append(f"{who} {verb}", style="bold red")
     places = _PLACE.findall(error.traceback)
     places = [each for each in places if not is_library(each[0])] or places
     where = f" ({Path(places[-1][0]).name}, line {places[-1][1]})" if places else ""
     text.append(f"{first_line}{where}\n")
     return text
-
-
-def _exits(exit_codes: dict[str, int]) -> list[str]:
-    return [
-        f"process {name} ended with exit code {code}" for name, code in exit_codes.items() if code
-    ]
 
 
 def _count(number: int, one: str, many: str = "") -> str:

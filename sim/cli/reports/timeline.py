@@ -81,8 +81,8 @@ def print_timeline(run: Recording, wanted: dict[str, Path]) -> None:
     console = Console(highlight=False, soft_wrap=True)
     style = "bold green" if run.ok else "bold red"
     console.print(f"[{style}]{run.outcome}[/], {len(run):,} events, digest {run.digest}")
-    for violation in run.violations:
-        console.print(f"  {violation}", markup=False)
+    for line in [*run.errors, *run.besides]:
+        console.print(f"  {line}", markup=False)
     for kind, path in wanted.items():
         size = path.stat().st_size / 1e6
         opens = " (open it in a browser)" if kind == "html" else ""

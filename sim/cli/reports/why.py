@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from rich.progress import Progress
 
+from squall.sim.library.campaign import Searched
 from squall.sim.scenario import Scenario
 from squall.sim.search.draw import expanded_plan
 from squall.sim.search.why.cause import NotFailingError
@@ -41,9 +42,11 @@ def _world(scenario: Scenario) -> list[str]:
     return [f"  {name:<{width}}  {value}" for name, value in rows]
 
 
-def no_why_json(runs: int) -> str:
+def no_why_json(searched: Searched) -> str:
     """The same where no run fails."""
-    return json.dumps({"verdict": None, "runs": runs})
+    unchecked = searched.unchecked
+    told = {"checked": unchecked is None, "unchecked": unchecked}
+    return json.dumps({"verdict": None, "runs": searched.held, **told})
 
 
 def why_json(why: Why, scenario: Scenario) -> str:

@@ -128,7 +128,7 @@
     page.height = 0;
     fit();
     if (picked) found.show(Number(byId("which").value));
-    else found.show(found.root() >= 0 ? found.root() : found.opening(page.chosen >= 0 ? page.chosen : page.core.failure));
+    else found.show(found.root() >= 0 ? found.root() : found.opening(page.chosen >= 0 ? page.chosen : page.core.opened_at));
     if (!picked && page.chosen >= 0) found.select();
     drawn();
   }
@@ -245,8 +245,9 @@
     const text = byId("chosen");
     text.innerHTML = "";
     const name = document.createElement("b");
-    name.textContent = "#" + event + " " + page.types[page.type[event]];
+    name.textContent = "#" + event + " " + page.names[page.type[event]];
     text.append(name, " at t=" + page.times[event].toFixed(6) + " s on " + (page.core.workers[page.worker[event]] ?? "-"));
+    if (page.core.marks[event]) text.append(" · " + page.core.marks[event]);
     if (event === page.core.failure && page.core.wrong) text.append(" · " + page.core.wrong);
     if (page.view === "space_time" && page.message >= 0) await cone(page.message);
     else if (page.view === "space_time") await uncone();
@@ -296,7 +297,7 @@
       return { type: indices.length > 2000 ? "scattergl" : "scatter", mode: "lines", x, y, line: { color, width }, name: name + " (" + indices.length + ")", hoverinfo: "skip", showlegend: false };
     };
     for (const trace of figure.data) trace.meta = { ...(trace.meta || {}), was: trace.opacity ?? 1 };
-    await Plotly.restyle(figure, { opacity: figure.data.map(() => 0.13) });
+    await Plotly.restyle(figure, { opacity: figure.data.map((trace) => trace.name === "what decided it" ? 1 : 0.13) });
     await Plotly.addTraces(figure, [
       lines(found.past, "#56B4E9", "its past", 2.6), lines(found.future, "#E69F00", "its future", 2.6), lines([found.index], squallColors.named("ink"), "the message", 3.4)]);
     page.cone = { message, past: found.past.length, future: found.future.length };
@@ -357,7 +358,7 @@
     page.ready = true;
     document.body.dataset.ready = "true";
     await fromHash();
-    if (page.chosen < 0 && page.core.failure >= 0) await choose(page.core.failure);
+    if (page.chosen < 0 && page.core.opened_at >= 0) await choose(page.core.opened_at);
   }
   begin().catch(show);
 })();

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from dataclasses import dataclass
 
-from squall.real.own_files import OWN_FILES, described
+from squall.model.events.run import EXITED
+from squall.real.own_files import described, is_own
 
 
 @dataclass(frozen=True)
@@ -30,10 +32,26 @@ def report(error: BaseException) -> ProcessError:
     return ProcessError(type(error).__name__, str(error), "".join(described(error).format()))
 
 
+def as_told(error: ProcessError) -> dict[str, str]:
+    """As processes of the engine torch tell it."""
+    return {"type": error.type, "message": error.text, "traceback": error.traceback}
+
+
+def exited(code: int, error: BaseException | None = None) -> ProcessError:
+    """That a process leaves with this exit code: by ``error``, or where it is now."""
+    if error is not None:
+        text = report(error).traceback
+    else:
+        frames = [f for f in traceback.extract_stack() if not is_own(f.filename)]
+        lines = traceback.StackSummary.from_list(frames).format()
+        text = "".join(["Traceback (most recent call last):\n", *lines, f"{EXITED}: {code}\n"])
+    return ProcessError(EXITED, f"exit code {code}", text)
+
+
 def call_hook(error: BaseException) -> None:
     """``sys.excepthook``, with the script's frames alone: it begins with those that run the script."""
     trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(OWN_FILES):
+    while trace is not None and is_own(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
     sys.excepthook(type(error), error.with_traceback(trace), trace)
 

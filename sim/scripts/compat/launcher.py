@@ -111,6 +111,8 @@ class Launcher:
         self._ranks: dict[int, SimProcess] = {}
         #: told of each of them
         self.on_start: Callable[[int, SimProcess], object] | None = None
+        #: the first of them that failed, for which all others were ended
+        self.first_failed: SimProcess | None = None
         #: what to know of how the script was started
         self.hints: list[str] = []
         self._per_rank = False
@@ -150,7 +152,8 @@ class Launcher:
         return [self._result(process) for process in self.table.processes]
 
     def errors(self) -> list[ProcessResult]:
-        """The processes that ended with an uncaught exception, the first to end first."""
+        """The processes that ended with an uncaught exception or, of themselves, with another exit code than 0;
+        the first to end first."""
         return [self._result(process) for process in self.table.failed]
 
     def __enter__(self) -> Launcher:
@@ -241,6 +244,7 @@ class Launcher:
     def _ended(self, process: SimProcess) -> None:
         """A process of ours that failed takes all others with it."""
         if process in self._ranks.values() and process.exit_code != 0:
+            self.first_failed = self.first_failed or process
             for other in self.table.processes:
                 other.terminate()
 
@@ -256,7 +260,7 @@ class Launcher:
             pid=process.pid,
             parent=process.parent.pid if process.parent is not None else None,
             exit_code=process.exit_code,
-            error=process.error,
+            error=process.error or process.exited,
             hint=self._hint(process),
             crashed=process.crashed,
         )

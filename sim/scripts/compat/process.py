@@ -22,6 +22,7 @@ from squall.sim.scripts.compat.errors import (
     ProcessError,
     call_hook,
     exit_code_of,
+    exited,
     report,
     usage_of,
 )
@@ -173,6 +174,8 @@ class SimProcess:
         #: whether a fault ended it
         self.crashed = False
         self.error: ProcessError | None = None
+        #: what it left by of itself, with another exit code than 0
+        self.exited: ProcessError | None = None
         #: what it did not like of its arguments, if it said so by argparse
         self.usage: str | None = None
         #: ids handed out by substitutes (process names and the like), by what they count
@@ -281,6 +284,8 @@ class SimProcess:
             watcher.raised(error)
         code = exit_code_of(error)
         self.usage = usage_of(error)
+        if code and self.error is None:
+            self.exited = exited(code, error)
         if code is None:
             self.error = report(error)
             if self.parent is not None and not self.is_program:
@@ -341,6 +346,7 @@ class SimProcess:
     def exit_now(self, code: int = 0, /) -> None:
         """End the process at once, as ``os._exit`` does. Does not return."""
         self.is_silent = self._at_once = True
+        self.exited = exited(code) if code else None
         self.end(code)
         self.group.runtime.event("the end of its process").wait()
 
@@ -362,7 +368,7 @@ class SimProcess:
         if self.exit_code is not None:
             return
         self.exit_code = code
-        if self.error is not None:
+        if self.error is not None or self.exited is not None:
             self.group.failed.append(self)
         # Tasks are killed by the scheduler, never by one another: a `finally` may try to wait.
         self.group.runtime.call_later(0.0, self._clean_up)

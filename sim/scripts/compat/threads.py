@@ -25,6 +25,8 @@ from squall.sim.scripts.compat.owner import current_owner
 from squall.sim.scripts.compat.thread_local import local
 from squall.sim.scripts.made import note, over
 from squall.sim.world.spinning import SpinningError
+from squall.sim.world.stack_reading import Started, started
+from squall.sim.world.watch import current
 
 if TYPE_CHECKING:
     from squall.sim.world.primitives import SimTask
@@ -240,6 +242,8 @@ class ThreadTable:
         task = self.runtime.spawn(
             self._run, function, args, kwargs, handle, name=name, daemon=daemon
         )
+        if (begun := started(function)) is not None:
+            task.locals[Started] = begun
         note("threads", task)
         return task
 
@@ -357,6 +361,9 @@ def _interrupt_main(signum: int = 2, /) -> None:
 def _excepthook(args: Any, /) -> None:
     """``threading.excepthook``. A thread that ends with its process says nothing."""
     if not issubclass(args.exc_type, GreenletExit | SpinningError):
+        watcher = current()
+        if watcher is not None and args.exc_value is not None:
+            watcher.thread_raised(args.exc_value)
         real_thread._excepthook(args)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from squall.sim.search.why.executed import Executed, Lines
 from squall.sim.search.why.seen import (
     Call,
+    Died,
     Fault,
     Left,
     Operation,
@@ -45,6 +46,8 @@ class Account(Steering):
         self.timeouts: list[tuple[int, Call]] = []
         #: errors that ended a process
         self.errors: list[Raised] = []
+        #: threads that errors have ended before any process
+        self.died: list[Died] = []
         #: where nothing happened last before the first of them, until a time limit was over
         self.stuck: Stuck | None = None
         self.operations: list[Operation] = []

@@ -8,6 +8,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+import torch
+
 from squall.model.events.run import Run
 from squall.sim.search.why.doing import called, name
 from squall.sim.search.why.matched import Hint, by_member, collectives
@@ -23,6 +25,9 @@ _STILL_THERE = {
     "references": "{} RRefs made at {} were not released.",
     "threads": "{} threads begun at {} still run.",
 }
+_NO_MEMORY = (MemoryError, torch.OutOfMemoryError)
+#: what containers keep that a program leaks
+_LEAKS = ("references", "threads", "futures", "contexts")
 #: the user's line in a line of ``Run.waits``, and where those wait who only wait for others
 _LINE = re.compile(
     r", at (?P<file>[^:]+):(?P<line>\d+): .*?(?P<other>\(in [\w.]*(?:spawn|start_processes|shutdown|join)\))?$"
@@ -36,9 +41,14 @@ def hints(run: Run, witness: Witness, names: Mapping[int, str]) -> list[Hint]:
     found += [*_in_another_order(witness, names)]
     found += [*_unwaited(witness), *collectives(witness, names), *_not_over(witness, names)]
     found += _without_context(witness, names)
-    many = list(_many(witness))
-    found += many
-    return [*found, *_growing(witness)] if many or not found else found
+    if run.leaked_contexts:
+        return [*found, *_left(run, witness)]
+    found += _many(witness)
+    if _is_leak(run, witness):
+        return [*found, *_growing(witness, certain=False)]
+    # A check of the user's may have found that there are too many.
+    checked = witness.errors and witness.errors[0].kind is AssertionError
+    return found if found or not checked else [*_growing(witness, certain=True)]
 
 
 def _elsewhere(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
@@ -127,9 +137,47 @@ def _many(witness: Witness) -> Iterator[Hint]:
                     yield Hint(text.format(number, place), (place,))
 
 
-def _growing(witness: Witness) -> Iterator[Hint]:
+def _left(run: Run, witness: Witness) -> Iterator[Hint]:
+    """What was never left, and what grows in the functions that made it."""
+    lines = {
+        (str(place), place.function): place
+        for each in witness.lines.executed
+        if (place := Place(each.code.co_filename, each.line, each.code.co_name))
+    }
+    made = [
+        (each, lines[each.place, each.function])
+        for each in run.kept
+        if each.what == "contexts" and (each.place, each.function) in lines
+    ]
+    functions = {(place.file, place.function) for _, place in made}
+    holding = [
+        hint
+        for hint in _growing(witness, certain=False)
+        if functions.intersection((place.file, place.function) for place in hint.places)
+    ]
+    yield from holding
+    for each, place in [] if holding else made:
+        yield Hint(
+            f"{each.number} contexts of {each.worker} made at {place} were never left.", (place,)
+        )
+
+
+def _is_leak(run: Run, witness: Witness) -> bool:
+    """Whether it may have failed of what has become more and more."""
+    for error in witness.errors[:1]:
+        numbers: Counter[Place] = Counter()
+        for each in error.unended:
+            if each.what in _LEAKS:
+                numbers[each.place] += each.number
+        return issubclass(error.kind, _NO_MEMORY) or any(
+            number >= _MANY for number in numbers.values()
+        )
+    return run.leaked_rrefs + run.leaked_contexts > 0
+
+
+def _growing(witness: Witness, *, certain: bool) -> Iterator[Hint]:
     """What may hold what has become more and more."""
-    for container, places in growing(witness.lines).items():
+    for container, places in growing(witness.lines, certain=certain).items():
         said = ", ".join(map(str, places))
         text = f"`{container}` grows: things are put into it at {said}, and never taken out."
         yield Hint(text, tuple(places))

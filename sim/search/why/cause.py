@@ -9,7 +9,7 @@ from squall.sim.scenario import Scenario
 from squall.sim.search.again import again
 from squall.sim.search.why import removed
 from squall.sim.search.why.always import hints, waiting_at
-from squall.sim.search.why.doing import Doing, doing
+from squall.sim.search.why.doing import Doing, doing, name
 from squall.sim.search.why.faults import like
 from squall.sim.search.why.faults import told as fault_told
 from squall.sim.search.why.flipped import flipped, told
@@ -47,7 +47,9 @@ def why(
     telling = Telling(search)
     wrong = problems(telling.run)
     if not wrong:
-        raise NotFailingError("nothing is wrong with this run")
+        unchecked = telling.run.unchecked
+        said = "" if unchecked is None else f", in which nothing was checked: {unchecked}"
+        raise NotFailingError(f"nothing is wrong with this run{said}")
     found = telling.why()
     found.problems = wrong
     return found
@@ -94,6 +96,7 @@ class Telling:
         search, witness = self.search, self.witness
         found = self._found()
         self._tell_stuck(found)
+        self._tell_died(found)
         # The problems of a run that hangs name these lines.
         found.places += [place for place in waiting_at(self.run) if place not in found.places]
         for error in witness.errors[:1]:
@@ -117,6 +120,15 @@ class Telling:
             is_cause = self._is_deadlock or found.verdict == "always"
             found.said.insert(0 if is_cause else len(found.said), self.stuck.said)
         found.places = list(dict.fromkeys([*places, *found.places]))
+
+    def _tell_died(self, found: Why) -> None:
+        """A thread that an error has ended, first, if none of that line is where it passes."""
+        well = {each.place for each in self.passing[1].died} if self.passing is not None else set()
+        for each in self.witness.died[:1]:
+            if each.place not in well:
+                who = f"Thread {each.thread} of {name(each.worker, self.names)}"
+                found.said.insert(0, f"{who} raised {each.error}, at {each.place}.")
+                found.places = list(dict.fromkeys([each.place, *found.places]))
 
     def _shown(self) -> list[Shown]:
         failing = {mark.failing: mark.text for mark in self.marks if mark.failing >= 0}
@@ -215,7 +227,13 @@ class Telling:
         faults = ", also without the faults" if self.search.scenario.faults.goes_wrong else ""
         found = hints(self.run, self.witness, self.names)[:_HINTS]
         said = [hint.text for hint in found]
-        tried = f"It fails in each of {self.search.orders} other orders that were tried{faults}"
+        orders = self.search.orders
+        which = (
+            "the other order that was"
+            if orders == 1
+            else f"each of {orders} other orders that were"
+        )
+        tried = f"It fails in {which} tried{faults}"
         if not self.search.out_of_time and not self.search.interrupted:
             said.append(f"{tried}: it does not depend on what comes first.")
         elif self.search.orders:

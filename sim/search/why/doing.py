@@ -14,6 +14,13 @@ from squall.sim.world.steering import Entry
 Kind = Literal["runs", "answer", "thread", "timeout", "message"]
 
 
+#: functions of PyTorch's own that it calls on other workers, in words
+_PYTORCHS = {
+    "_local_optimizer_step": "the optimizer's step",
+    "_script_local_optimizer_step": "the optimizer's step",
+}
+
+
 class Doing(NamedTuple):
     """What a step does: ``who`` (a phrase), and what becomes of it (``did``), on ``worker``. ``event``: when, in the run
     that it is of. ``call``: the call that it is about, if any."""
@@ -53,6 +60,11 @@ def doing(witness: Witness, step: int, names: Mapping[int, str]) -> Doing:
     if thread is not None:
         place = thread.to if thread.to.file else thread.at
         where = f" to `{place.function}` ({place})" if place.file else ""
+        begun = witness.begun.get(number, NOWHERE)
+        if begun.file and not where:
+            kinds = [each.kind for each in witness.operations if each.place == begun]
+            what = f"`{kinds[0]}`" if kinds else "what was begun"
+            place, where = begun, f" with {what} ({begun})"
         worker = witness.worker_of(step)
         owner = name(worker, names) if thread.owner is None or worker >= 0 else thread.owner.name
         return Doing("thread", worker, thread.who(owner), f"went on{where}", first, None, place)
@@ -116,7 +128,7 @@ def called(call: Call, names: Mapping[int, str]) -> str:
     """A call as a phrase: its function, who called it, and where."""
     where = f" ({call.place})" if call.place.file else ""
     where += f", made at {call.made}," if call.made.file else ""
-    what = f"`{call.function}`" if call.function else call.name
+    what = _PYTORCHS.get(call.function, f"`{call.function}`" if call.function else call.name)
     return f"{what} of {name(call.src, names)}{where}"
 
 

@@ -54,7 +54,8 @@ class Lines:
         self.thrown: dict[int, Thrown] = {}
         #: variables and attributes that were stores of all processes
         self.stores: set[str] = set()
-        self._looked: set[tuple[CodeType, int]] = set()
+        #: by line: the types that local variables had when it was executed first
+        self.types: dict[tuple[CodeType, int], dict[str, type]] = {}
         self._libraries: dict[CodeType, bool] = {}
 
     @contextmanager
@@ -87,19 +88,19 @@ class Lines:
     def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "line" and len(self.executed) <= _MOST:
             self.executed.append(Executed(*self._where(), frame.f_code, frame.f_lineno))
-            self._look_for_stores(frame)
+            self._look(frame)
         elif event == "exception":
             self._threw(frame, argument[1])
         return self._line
 
-    def _look_for_stores(self, frame: FrameType) -> None:
-        """Once at each line."""
-        if (frame.f_code, frame.f_lineno) in self._looked:
+    def _look(self, frame: FrameType) -> None:
+        """Once at each line: at the variables."""
+        if (frame.f_code, frame.f_lineno) in self.types:
             return
-        self._looked.add((frame.f_code, frame.f_lineno))
-        names = frame.f_code.co_names
+        names, local = frame.f_code.co_names, frame.f_locals
+        self.types[frame.f_code, frame.f_lineno] = {k: type(value) for k, value in local.items()}
         seen = {name: frame.f_globals[name] for name in names if name in frame.f_globals}
-        for name, value in [*seen.items(), *frame.f_locals.items()]:
+        for name, value in [*seen.items(), *local.items()]:
             inside = getattr(value, "__dict__", {})
             for key in (name, *(each for each in names if each in inside)):
                 if isinstance(value if key == name else inside[key], Store):

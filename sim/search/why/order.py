@@ -36,6 +36,8 @@ class Order:
         self.first = doing(failing, step, names)
         self.second = self._caused(doing(other, last, names))
         self._between = self._earlier()
+        if self._between is None and self.first.who == self.second.who:
+            self.first, self.second = self._told_apart(self.first), self._told_apart(self.second)
         self._shared: Shared | None = None
         if not is_deadlock:
             self._shared = both(
@@ -43,6 +45,23 @@ class Order:
                 touches(other.acts(last), other.lines),
                 stores=self.first.worker != self.second.worker,
             )
+
+    def _told_apart(self, what: Doing) -> Doing:
+        """Of calls that are the same in words: the arguments, or which one it is."""
+        call = what.call
+        if call is None or not call.function or self.first.call is self.second.call:
+            return what
+        calls = [c for each in (self.first, self.second) if (c := each.call) is not None]
+        if len({each.arguments for each in calls}) > 1:
+            who = what.who.replace(f"`{call.function}`", f"`{call.said}`", 1)
+        else:
+            same = [
+                each.id
+                for each in self._failing.calls.values()
+                if (each.src, each.function, each.place) == (call.src, call.function, call.place)
+            ]
+            who = f"call {sum(id <= call.id for id in same)} of {what.who}"
+        return what._replace(who=who)
 
     def why(self) -> Why:
         said, places = self._told()
@@ -213,4 +232,6 @@ def lines_of(calls: list[Call], names: Mapping[int, str]) -> list[Line]:
 
 def _upper(text: str) -> str:
     """A phrase at the beginning of a sentence; names stay as they are."""
-    return text[:1].upper() + text[1:] if text.startswith(("the ", "a ", "thread ")) else text
+    return (
+        text[:1].upper() + text[1:] if text.startswith(("the ", "a ", "thread ", "call ")) else text
+    )

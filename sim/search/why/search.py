@@ -23,6 +23,8 @@ from squall.sim.world.steering import Path, Steering, Tail, Turn, more_tails, ta
 
 #: real seconds that one run may take
 RUN_S = 60.0
+#: real seconds that it may take when the time for all is over, at least
+_LEAST_S = 0.5
 #: tails that are tried at each step, and that are drawn for that step alone
 _TRIED, _FRESH = 5, 1
 #: how many times as many are tried where nothing passes any more, at most, and for how many events of the run
@@ -118,7 +120,7 @@ class Search:
     def _leave_out_what_holds(self, run: Run) -> None:
         """Compare no gradients that are right in the failing run: that takes a fifth of the time."""
         script = self.scenario.script
-        if script is not None and run.gradients is not None and run.gradients.equal:
+        if script is not None and run.gradients is not None and run.gradients.equal is not False:
             self.scenario = replace(self.scenario, work=replace(script, check=False))
 
     def passes(self, path: Path) -> bool:
@@ -127,26 +129,36 @@ class Search:
         if known is None:
             if computed_s() > self._until:
                 raise OutOfTimeError
-            self.runs += 1
-            self.on_run(self.runs)
+            self.on_run(self.runs + 1)
             settle()
-            run = again(self.scenario, watcher=Steering(path), seconds=RUN_S)
-            interrupts.check()  # a run that has caught one shows nothing
-            known = self._known[path] = self.holds(run)
+            known = self._known[path] = self.holds(self._again(Steering(path)))
+            self.runs += 1
         return known
+
+    def _order_passes(self, turn: Turn) -> bool:
+        passed = self.passes((turn,))
+        self.orders += 1
+        self.failed += not passed
+        return passed
+
+    def _again(self, steering: Steering) -> Run:
+        """A run along a path, which ends with the time for all."""
+        left_s = max(_LEAST_S, self._until - computed_s())
+        run = again(self.scenario, watcher=steering, seconds=min(RUN_S, left_s))
+        interrupts.check()  # a run that has caught one shows nothing
+        if run.crash and computed_s() > self._until:
+            raise OutOfTimeError
+        return run
 
     # -- the moment -----------------------------------------------------------------------------
 
     def _find_moment(self) -> None:
         good: list[Tail] = []
         for tail in self._tails:
-            self.orders += 1
-            if self.passes((Turn(0, tail),)):
+            if self._order_passes(Turn(0, tail)):
                 good.append(tail)
                 if len(good) == _GOOD:
                     break
-            else:
-                self.failed += 1
         points = self.base.telling_steps()
         if good:
             self._tails = [*good, *(tail for tail in self._tails if tail not in good)]
@@ -173,11 +185,9 @@ class Search:
         turns = [Turn(step, _LATE) for step in dict.fromkeys(chosen)]
         turns += [Turn(0, tail) for tail in more_tails(most // 2)]
         for turn in turns:
-            self.orders += 1
-            if self.passes((turn,)):
+            if self._order_passes(turn):
                 self._tails.insert(0, turn.tail)
                 return Moment(turn.step, turn.tail)
-            self.failed += 1
         return None
 
     def _narrow(self, points: Sequence[int]) -> None:
@@ -231,7 +241,7 @@ class Search:
     def _find_order(self, moment: Moment) -> None:
         holding = (Turn(moment.step, moment.tail, hold=True),)
         watched = Witness(holding)
-        again(self.scenario, watcher=watched, seconds=RUN_S)
+        self._again(watched)
         first, last = moment.step + 1, len(watched.entries)
         where = self.base.worker_of(moment.step)
         points = [

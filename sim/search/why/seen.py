@@ -111,9 +111,20 @@ class Raised(NamedTuple):
     #: what was there then that somebody is to end, of all processes, and of the one that it ended
     unended: list[Unended]
     own: list[Unended]
-    #: the worker on which a function has raised it, -1 for none, and the file that was not found
+    #: the worker on which a function has raised it, -1 for none, the file that was not found, and its type
     remote: int
     missing: str
+    kind: type[BaseException]
+
+
+class Died(NamedTuple):
+    """A thread that an error has ended: of which worker, what it is called, the error, and where it went through the
+    user's code last."""
+
+    worker: int
+    thread: str
+    error: str
+    place: Place
 
 
 class Site(NamedTuple):

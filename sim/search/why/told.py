@@ -73,6 +73,15 @@ class Why:
     def __str__(self) -> str:
         return "\n".join([*self.problems, "", *lines(self)])
 
+    @property
+    def text(self) -> str:
+        """What it is, without what is wrong."""
+        return "\n".join(lines(self))
+
+    def marks_of(self, digest: str) -> dict[int, str]:
+        """The events that are pointed out in a run of that digest; none if another failed here."""
+        return next((each.marks for each in self.shown[:1] if each.run.digest == digest), {})
+
     def to_json(self) -> dict[str, Any]:
         """Plain values only."""
         plain = dict(vars(self))
@@ -117,10 +126,10 @@ def _told(lines: list[Line]) -> list[str]:
 
 
 def _decided(why: Why) -> str:
-    runs = f"{why.runs:,} runs"
+    runs = f"{why.runs:,} run{'s' if why.runs != 1 else ''}"
     if why.step < 0 or why.verdict == "unknown":
         over = ", until the time was over" if why.out_of_time else ""
-        return f"({runs} were tried{over})"
+        return f"({runs} {'was' if why.runs == 1 else 'were'} tried{over})"
     text = (
         f"decided at event {why.event:,} of {why.events:,} (t={why.time_s:.6f} s): of {runs} that were "
         "tried, those that pass go another way before it"

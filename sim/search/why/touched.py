@@ -11,8 +11,10 @@ from functools import lru_cache
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Literal, NamedTuple
 
+from squall.real.future import Future
+from squall.real.rpc.py_rref import RRef
 from squall.sim.search.why.executed import Executed, Lines
-from squall.sim.world.places import Place
+from squall.sim.world.places import Place, is_library
 
 #: methods that change what they are called on; so do those whose names end with an underscore
 _CHANGING = frozenset(
@@ -67,6 +69,8 @@ _OF_STORES = frozenset(
         "wait",
     ]
 )
+_PLAIN = (int, float, complex, str, bytes, type(None))
+_KEEPING = (Future, RRef)
 _NO_VALUES = (ModuleType, FunctionType, BuiltinFunctionType, type)
 
 
@@ -111,45 +115,78 @@ def touches(lines: Iterable[Executed], seen: Lines) -> list[Touch]:
     return list(found)
 
 
-def growing(seen: Lines) -> dict[str, list[Place]]:
-    """Containers into which a line has put something again and again, and from which none has taken: by their names,
-    these lines."""
+def growing(seen: Lines, *, certain: bool) -> dict[str, list[Place]]:
+    """Containers of the user's into which a line has put something again and again, and from which none has taken: by
+    their names, these lines. What is known to keep nothing alive, as a number, is not meant; ``certain``: only what
+    is known to do so."""
     times: Counter[Place] = Counter()
+    codes: dict[Place, CodeType] = {}
     for each in seen.executed:
-        times[Place(each.code.co_filename, each.line, each.code.co_name)] += 1
+        place = Place(each.code.co_filename, each.line, each.code.co_name)
+        times[place] += 1
+        codes[place] = each.code
     found: dict[str, list[Place]] = {}
     taken = set()
     for touch in touches(seen.executed, seen):
-        effects = _effects(touch.place.file).get((touch.place.line, touch.name), set())
-        if "takes" in effects:
-            taken.add(touch.name)
-        if "adds" in effects and times[touch.place] >= _OFTEN and touch.kind != "store":
-            found.setdefault(touch.name, []).append(touch.place)
+        place = touch.place
+        for effect in _effects(place.file).get((place.line, touch.name), ()):
+            if not effect.adds:
+                taken.add(touch.name)
+                continue
+            code = codes[place]
+            is_users = not _is_librarys(seen.globals.get(code, {}).get(effect.within))
+            kind = seen.types.get((code, place.line), {}).get(effect.what, object)
+            keeps = issubclass(kind, _KEEPING) if certain else not issubclass(kind, _PLAIN)
+            if times[place] >= _OFTEN and touch.kind != "store" and is_users and keeps:
+                found.setdefault(touch.name, []).append(place)
     return {name: places for name, places in found.items() if name not in taken}
 
 
+def _is_librarys(module: object) -> bool:
+    file = getattr(module, "__file__", None) or "<built-in>"
+    return isinstance(module, ModuleType) and is_library(file)
+
+
+class _Effect(NamedTuple):
+    """Something is put into a container, or taken out. ``within``: the variable that leads to the container; ``what``:
+    the one whose value is put there, if it is the value of one."""
+
+    adds: bool
+    within: str
+    what: str
+
+
 @lru_cache(maxsize=64)
-def _effects(file: str) -> dict[tuple[int, str], set[str]]:
-    """By line and name: whether something is put into a container there, or taken out."""
-    found: dict[tuple[int, str], set[str]] = {}
+def _effects(file: str) -> dict[tuple[int, str], set[_Effect]]:
+    """By line and name: what is put into a container there, or taken out."""
+    found: dict[tuple[int, str], set[_Effect]] = {}
     for node in ast.walk(tree(file)):
-        base: ast.AST | None = None
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            base, method = node.func.value, node.func.attr
-            effect = "adds" if method in _ADDING else "takes" if method in _TAKING else ""
-        elif isinstance(node, ast.Subscript) and _adds_or_takes(node):
-            base = _base(node)
-            effect = "takes" if isinstance(node.ctx, ast.Del) else "adds"
-        name = base.id if isinstance(base, ast.Name) else getattr(base, "attr", None)
-        if base is not None and name is not None and effect:
-            found.setdefault((base.lineno, name), set()).add(effect)  # type: ignore[attr-defined]
+            method = node.func.attr
+            if method in _ADDING or method in _TAKING:
+                _note(found, node.func.value, method in _ADDING, node.args[-1:])
+        elif isinstance(node, ast.Assign | ast.Delete):
+            for target in node.targets:
+                if isinstance(target, ast.Subscript):
+                    # What is set again and again under one key makes nothing grow.
+                    is_set = isinstance(node, ast.Assign)
+                    if not (is_set and isinstance(target.slice, ast.Constant)):
+                        value = [node.value] if isinstance(node, ast.Assign) else []
+                        _note(found, _base(target), is_set, value)
     return found
 
 
-def _adds_or_takes(node: ast.Subscript) -> bool:
-    """Whether it is set or deleted. What is set again and again under one key makes nothing grow."""
-    is_set = isinstance(node.ctx, ast.Store) and not isinstance(node.slice, ast.Constant)
-    return is_set or isinstance(node.ctx, ast.Del)
+def _note(
+    found: dict[tuple[int, str], set[_Effect]], base: ast.AST, adds: bool, value: list[ast.expr]
+) -> None:
+    name = base.id if isinstance(base, ast.Name) else getattr(base, "attr", None)
+    if name is not None:
+        within: ast.AST = base
+        while isinstance(within, ast.Attribute | ast.Subscript):
+            within = within.value
+        what = value[0].id if value and isinstance(value[0], ast.Name) else ""
+        effect = _Effect(adds, getattr(within, "id", ""), what)
+        found.setdefault((base.lineno, name), set()).add(effect)  # type: ignore[attr-defined]
 
 
 def both(first: list[Touch], second: list[Touch], *, stores: bool) -> Shared | None:

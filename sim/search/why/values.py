@@ -12,6 +12,8 @@ from squall.sim.world.places import is_library
 
 #: characters of a value, elements of a container, variables of a function that are shown
 _LONG, _MANY, _VARIABLES = 60, 6, 8
+#: characters of an error
+_ERROR = 160
 #: elements of a tensor that are shown, or none is
 _FEW = 4
 #: levels of containers within each other that are shown
@@ -58,6 +60,12 @@ def _tensor(value: torch.Tensor) -> str:
         )
         return f"tensor([{inner}])"
     return f"<tensor {'x'.join(map(str, value.shape))}>"
+
+
+def in_a_line(error: BaseException) -> str:
+    """An error as the last line of its traceback has it, shortened."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return text if len(text) <= _ERROR else f"{text[: _ERROR - 3]}..."
 
 
 def has_graph(value: Any, depth: int = 0) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import sys
 from inspect import unwrap
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any
 
 from squall.real import tracing
@@ -19,6 +19,7 @@ from squall.sim.search.why.account import Account
 from squall.sim.search.why.executed import missing_file
 from squall.sim.search.why.seen import (
     Call,
+    Died,
     Fault,
     Left,
     Operation,
@@ -32,6 +33,7 @@ from squall.sim.search.why.stuck import until_now
 from squall.sim.search.why.values import (
     arguments,
     has_graph,
+    in_a_line,
     name_of,
     shown,
     variables,
@@ -94,11 +96,7 @@ class Witness(Account):
     def raised(self, error: BaseException) -> None:
         if isinstance(error, SystemExit) and error.__context__ is not None:
             error = error.__context__  # whoever starts processes tells their errors to the parent
-        trace, found = error.__traceback__, None
-        while trace is not None:
-            if not is_library(trace.tb_frame.f_code.co_filename):
-                found = trace
-            trace = trace.tb_next
+        found = _users_last(error)
         if found is not None:
             frame = found.tb_frame
             place = Place(frame.f_code.co_filename, found.tb_lineno, frame.f_code.co_name)
@@ -120,8 +118,19 @@ class Witness(Account):
                     unended.get(running.worker, []),
                     int(there[-1]) if (there := _REMOTE.findall(str(error))) else -1,
                     missing_file(error),
+                    type(error),
                 )
             )
+
+    def thread_raised(self, error: BaseException) -> None:
+        found = _users_last(error)
+        if found is not None and not self.errors:
+            code = found.tb_frame.f_code
+            place = Place(code.co_filename, found.tb_lineno, code.co_name)
+            assert self.runtime is not None, "a thread runs in it"
+            running = self.runtime.running
+            owner = -1 if running.worker is None else running.worker.id
+            self.died.append(Died(owner, running.name, in_a_line(error), place))
 
     def event(self, record: tuple[Any, ...]) -> None:
         super().event(record)
@@ -148,11 +157,19 @@ class Witness(Account):
             call.function, call.arguments = _told(seen["func"], seen["args"], seen["kwargs"])
             call.graph = has_graph((seen["args"], seen["kwargs"]))
             call.is_users = _is_users(seen["func"])
+            if not call.place.file and seen["func"] in _METHODS:
+                call.place = self._place_of_answered(task)
             if not call.is_users and _find(frame, _SHUTDOWN) is not None:
                 call.function, call.arguments = "shutdown", ""
         running = None if self.runtime is None else self.runtime.running
         call.in_context = running is not None and running.autograd_context_id != NO_CONTEXT
         self.calls[worker, id] = call
+
+    def _place_of_answered(self, task: int) -> Place:
+        """The line of the call whose answer a task has: ``rref.rpc_async()`` asks for the type first."""
+        known = self.tasks.get(task)
+        sent = None if known is None else self.sent.get(known.cause)
+        return NOWHERE if sent is None or not sent.is_reply else sent.place
 
     def _message_sent(self, worker: int, task: int, values: Any) -> None:
         number, src, dst, type, id, *_ = values
@@ -269,6 +286,16 @@ _TAKES = {
     tracing.CONTEXT_CREATED: Witness._context_created,
     tracing.FAULT_INJECTED: Witness._fault,
 }
+
+
+def _users_last(error: BaseException) -> TracebackType | None:
+    """Where an error has come from in the user's code."""
+    trace, found = error.__traceback__, None
+    while trace is not None:
+        if not is_library(trace.tb_frame.f_code.co_filename):
+            found = trace
+        trace = trace.tb_next
+    return found
 
 
 def _is_users(function: Any) -> bool:
