@@ -142,6 +142,11 @@ def user_places(frame: FrameType | None) -> tuple[Place, ...]:
     return tuple(found)
 
 
+def place_in(frame: FrameType) -> str:
+    """Where a frame is: ``file:line``."""
+    return f"{file_name(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
 def user_frame(frame: FrameType | None) -> FrameType | None:
     """The innermost frame of the user's in a stack; None if there is none."""
     while frame is not None:

@@ -6,8 +6,6 @@ Whoever knows frames of its own registers a reader (:func:`reads`); those of the
 from __future__ import annotations
 
 import ast
-import linecache
-import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,8 +16,8 @@ from squall.model.events.names import code
 from squall.model.events.waiting import Waiting
 from squall.real.rpc.called import name_of_call
 from squall.sim.world.expressions import expression_of, held_by, made_at, value_of
-from squall.sim.world.holders import held
-from squall.sim.world.places import WRAPPERS, file_name, is_library, place_of, user_frame
+from squall.sim.world.places import WRAPPERS, file_name, is_library, place_in, place_of
+from squall.sim.world.started import Started
 
 
 class Rank(NamedTuple):
@@ -38,30 +36,6 @@ class Reading(NamedTuple):
     lack: str = ""
     ends: tuple[Any, ...] = ()
     call: tuple[str, str] | None = None
-
-
-class Started(NamedTuple):
-    """Where a thread was started that runs no code of the user's, as ``Thread(target=barrier.wait)`` does, and what
-    the object is called there whose method it runs."""
-
-    place: str
-    line: str
-    named: str
-
-
-def started(function: Any) -> Started | None:
-    """Of what ``threading`` gives a new thread to run, in the thread that starts it. None where the thread runs
-    code of the user's, which says more."""
-    target = getattr(getattr(function, "__self__", None), "_target", None)
-    thing, made = getattr(target, "__self__", None), getattr(target, "__code__", None)
-    frame = user_frame(sys._getframe())
-    if thing is None or frame is None or (made and not is_library(made.co_filename)):
-        return None
-    scopes = {**frame.f_globals, **frame.f_locals}
-    roots = [(f"{name}{{}}", value) for name, value in scopes.items()]
-    named = next((code(way) for way, _ in held(roots, lambda value: value is thing)), "")
-    source = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-    return Started(place_in(frame), f"{place_in(frame)}: {source} (which started it)", named)
 
 
 @dataclass(eq=False)
@@ -212,10 +186,6 @@ def ended_by(
     lack = "" if ends else " and ".join(lacks)
     full = "the pool" if kind == "pool" else ""
     return waiting._replace(what=reading.what, kind=kind, ends=tuple(ends), lack=lack, full=full)
-
-
-def place_in(frame: FrameType) -> str:
-    return f"{file_name(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 def frames_of(frame: FrameType | None) -> list[FrameType]:

@@ -19,7 +19,8 @@ from squall.real.rpc.message import Message
 from squall.real.runtime import Task, TaskOwner
 from squall.sim.world.primitives import Scheduler, SimEvent, SimTask
 from squall.sim.world.scheduler import SimRuntime
-from squall.sim.world.stack_reading import Rank, Reading, Started, Thread, ended_by, threads_of
+from squall.sim.world.stack_reading import Rank, Reading, Thread, ended_by, threads_of
+from squall.sim.world.started import Started
 from squall.sim.world.trace import TraceWriter
 
 _PASS = re.compile(r"backward pass in context (\d+)")

@@ -190,7 +190,7 @@ def test_a_good_run_says_so(tmp_path: Path) -> None:
     assert "equal to the single-process reference 1 of 1 backward pass compared" in shown
     assert "2 workers, seed 5, latency lognormal:0.001:0.5" in shown
     assert "0 RRefs, 0 contexts" in shown
-    assert "FORWARD_AUTOGRAD_REQ 1" in shown
+    assert "call within a context 1" in shown
 
 
 def test_json_is_one_object_whatever_the_script_prints(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from squall.sim.scripts.compat.owner import current_owner
 from squall.sim.scripts.compat.thread_local import local
 from squall.sim.scripts.made import note, over
 from squall.sim.world.spinning import SpinningError
-from squall.sim.world.stack_reading import Started, started
+from squall.sim.world.started import Started, started
 from squall.sim.world.watch import current
 
 if TYPE_CHECKING:

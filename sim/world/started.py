@@ -1,0 +1,35 @@
+"""Where threads were started that run no code of the user's. Imports no torch."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from typing import Any, NamedTuple
+
+from squall.model.events.names import code
+from squall.sim.world.holders import held
+from squall.sim.world.places import is_library, place_in, user_frame
+
+
+class Started(NamedTuple):
+    """Where a thread was started that runs no code of the user's, as ``Thread(target=barrier.wait)`` does, and what
+    the object is called there whose method it runs."""
+
+    place: str
+    line: str
+    named: str
+
+
+def started(function: Any) -> Started | None:
+    """Of what ``threading`` gives a new thread to run, in the thread that starts it. None where the thread runs
+    code of the user's, which says more."""
+    target = getattr(getattr(function, "__self__", None), "_target", None)
+    thing, made = getattr(target, "__self__", None), getattr(target, "__code__", None)
+    frame = user_frame(sys._getframe())
+    if thing is None or frame is None or (made and not is_library(made.co_filename)):
+        return None
+    scopes = {**frame.f_globals, **frame.f_locals}
+    roots = [(f"{name}{{}}", value) for name, value in scopes.items()]
+    named = next((code(way) for way, _ in held(roots, lambda value: value is thing)), "")
+    source = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+    return Started(place_in(frame), f"{place_in(frame)}: {source} (which started it)", named)
