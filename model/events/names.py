@@ -6,6 +6,7 @@ it runs there, and a request by the function that it asks for.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -68,10 +69,17 @@ _MESSAGES = {
     "SEND": "message of a group",
 }
 
+_TYPE = re.compile(r"\b[A-Z]+(?:_[A-Z]+)+\b")
+
 
 def type_named(type: str) -> str:
     """What messages of a type are."""
     return _MESSAGES.get(type, type.lower().replace("_", " "))
+
+
+def types_named(text: str) -> str:
+    """A text in which types of messages are said in words."""
+    return _TYPE.sub(lambda found: _MESSAGES.get(found[0], found[0]), text)
 
 
 def event_named(type: str) -> str:

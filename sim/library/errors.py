@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from squall.model.checks.scripts import left_behind, of_a_fault
 from squall.model.events.kept import unended
-from squall.model.events.names import worker_named
+from squall.model.events.names import types_named, worker_named
 from squall.model.events.run import WRONG_GROUPS, ProcessError, Run, Violation
 from squall.sim.scripts.compat.guard import NotSimulatedError
 from squall.sim.scripts.raised import RankError
@@ -56,7 +56,7 @@ def together(violations: Iterable[Violation], names: Mapping[int, str]) -> list[
         events = [f"#{number}" for each in every for number in each.events]
         more = [f"and {len(events) - _EVENTS_MOST} more"] if len(events) > _EVENTS_MOST else []
         cited = f" (events {' '.join([*events[:_EVENTS_MOST], *more])})" if events else ""
-        lines.append(f"{property}: {what}{where}{told}{cited}")
+        lines.append(f"{property}: {types_named(what + where + told)}{cited}")
     return lines
 
 
