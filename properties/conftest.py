@@ -19,6 +19,7 @@ import torch
 from hypothesis import HealthCheck, Verbosity, settings
 
 from squall.real.native import build
+from squall.sim.cli.starting import NEVER, PROGRESS
 
 T = TypeVar("T")
 
@@ -43,6 +44,7 @@ settings.register_profile("long", _COMMON, max_examples=5000, verbosity=Verbosit
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ.setdefault(PROGRESS, NEVER)
     tier = "deep" if config.getoption("tier") == "deep" else "quick"
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", tier))
     # What a shell starts in the background ignores interrupts, and what that starts ignores them too.

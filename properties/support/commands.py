@@ -15,6 +15,7 @@ from pathlib import Path
 
 from squall.properties.support.command_server import Commands, counts_at_the_start
 from squall.properties.support.paths import ROOT
+from squall.sim.cli.starting import NEVER, PROGRESS
 
 TIMEOUT_S = 240
 
@@ -72,4 +73,4 @@ def _run(
 
 
 def _environment(ours: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
-    return {**ours, "OMP_NUM_THREADS": "1", "COLUMNS": "100", **env}
+    return {**ours, "OMP_NUM_THREADS": "1", "COLUMNS": "100", PROGRESS: NEVER, **env}

@@ -11,7 +11,7 @@ from types import FrameType
 
 from squall.sim.cli import guardian
 from squall.sim.cli.exits import INTERRUPTED
-from squall.sim.cli.starting import Starting
+from squall.sim.cli.starting import NEVER, PROGRESS, Starting
 from squall.sim.world import interrupts
 
 _MESSAGE = "interrupted before there was a report"
@@ -21,7 +21,7 @@ def main() -> None:
     """As :func:`squall.sim.cli.main.main`, with nothing imported yet."""
     signal.signal(signal.SIGINT, _leave)
     guardian.begin(_json_message() if "--json" in sys.argv else None)
-    if sys.stderr is not None and sys.stderr.isatty():
+    if sys.stderr is not None and (sys.stderr.isatty() or os.environ.get(PROGRESS) != NEVER):
         starting = Starting(sys.stderr, " ".join(["squall", *sys.argv[1:2]]))
         sys.stderr = starting
         starting.begin()

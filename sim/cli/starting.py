@@ -1,4 +1,5 @@
-"""What a command says before it has anything to tell: a line on a terminal, which goes with its first word.
+"""What a command says before it has anything to tell: on a terminal a line that goes with its first word, elsewhere
+one that stays, unless SQUALL_PROGRESS is "never".
 
 Imports of PyTorch take seconds. A thread looks whether the main one is in one.
 """
@@ -10,8 +11,10 @@ import threading
 from types import FrameType
 from typing import Any, TextIO
 
-#: seconds until the first look, and between two
-_AFTER_S, _EACH_S = 0.2, 0.1
+#: seconds until the first look, and between two; and until there is a line that stays
+_AFTER_S, _EACH_S, _STAYS_S = 0.2, 0.1, 1.0
+#: the environment's word about lines of progress where there is no terminal, and what it may be
+PROGRESS, NEVER = "SQUALL_PROGRESS", "never"
 _IMPORTS = "<frozen importlib._bootstrap>"
 _ERASE = "\r\x1b[2K"
 #: what people call the packages that take long
@@ -28,6 +31,7 @@ class Starting:
     def __init__(self, stream: TextIO, command: str) -> None:
         self._command = command
         self._stream = stream
+        self._stays = not stream.isatty()
         self._lock = threading.Lock()
         self._is_over = threading.Event()
         self._shown = ""
@@ -38,19 +42,24 @@ class Starting:
         threading.Thread(target=self._look, name="starting", daemon=True).start()
 
     def _look(self) -> None:
-        wait_s = _AFTER_S
+        wait_s = _STAYS_S if self._stays else _AFTER_S
         while not self._is_over.wait(wait_s):
-            wait_s = _EACH_S
-            package = imported(sys._current_frames().get(self._main))
+            # Which import a look happens to meet is told where the next look takes its place.
+            wait_s = _STAYS_S if self._stays else _EACH_S
+            package = "" if self._stays else imported(sys._current_frames().get(self._main))
             with self._lock:
                 if not self._is_over.is_set():
                     self._show(f"importing {package}" if package else "at work")
 
     def _show(self, text: str) -> None:
-        if text != self._shown:
-            self._shown = text
+        if text == self._shown:
+            return
+        if self._stays:
+            self._stream.write(f"{self._command}: {text} ...\n" if text else "")
+        else:
             self._stream.write(f"{_ERASE}{self._command}: {text} ..." if text else _ERASE)
-            self._stream.flush()
+        self._shown = text
+        self._stream.flush()
 
     def end(self) -> None:
         """Somebody has something to say."""

@@ -19,6 +19,7 @@ import pytest
 
 from squall.properties.support.paths import ROOT
 from squall.sim.cli.commands import command_modules
+from squall.sim.cli.starting import NEVER, PROGRESS
 
 #: runs each command line of standard input, and tells of each: its exit code, what it said, and whether
 #: torch has been imported so far
@@ -58,7 +59,7 @@ FILES = {
     "plan-value.json": '{"version": 1, "links": [{"kind": "loss", "probability": 2, "id": 1}]}',
     "plan-far.json": '{"version": 1, "workers": [{"kind": "crash", "worker": 7}]}',
     "cover.json": '{"version": 1}',
-    "mutant.json": '{"version": 2, "script": {"path": "a.py", "text": ""}, "expected": {"mutant": "nope"}}',
+    "mutant.json": '{"version": 2, "script": {"path": "good.py", "text": "print(1)\\n"}, "expected": {"mutant": "nope"}}',
     "empty.toml": "",
     "shares.toml": "scenarios = 100\n[parts]\nplain = 0.5\nrough = 0.6\n",
     "part.toml": "scenarios = 100\n[parts]\nno_such = 1\n",
@@ -298,3 +299,17 @@ def test_a_terminal_is_told_what_is_imported_until_there_is_more(tmp_path: Path)
     before, _, after = told.partition(b"ready")
     assert b"squall run: importing PyTorch ..." in before and before.endswith(b"\x1b[2K")
     assert b"\x1b[2K" not in after and b"outcome" in after
+
+
+@pytest.mark.parametrize("progress", ["", NEVER])
+def test_a_pipe_is_told_once_that_a_command_is_at_work(progress: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "squall", "replay", "7", "--json"],
+        cwd=ROOT,
+        env={**os.environ, PROGRESS: progress},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert done.stderr == ("" if progress == NEVER else "squall replay: at work ...\n")
