@@ -275,7 +275,7 @@ def script_or_ranks(text: str) -> Path:
 
 def no_option(text: str) -> str:
     """What is no option: commands that pass options on to a script find them where it is expected."""
-    if text.startswith("-"):
+    if re.match(r"-\D", text):  # not a number below zero
         raise NoSuchOption(text)
     return text
 

@@ -213,7 +213,7 @@ def test_without_a_number_of_workers_nobody_sets_anything(
 @pytest.mark.parametrize(
     ("args", "workers", "type"),
     [
-        ((), None, None),
+        ((), None, "Exited"),
         (("--rank", "0", "--world-size", "2"), None, "DistStoreError"),
         (("--rank", "0", "--world-size", "2"), 2, "RuntimeError"),
     ],
@@ -222,7 +222,7 @@ def test_a_script_started_in_another_way_than_it_needs_gets_the_right_command(
     tmp_path: Path, engine: EngineName, args: tuple[str, ...], workers: int | None, type: str
 ) -> None:
     found, _ = run(read_script(write(tmp_path, TRAIN), args, workers=workers), engine)
-    assert {error.type for error in found.errors} == ({type} if type else set())
+    assert {error.type for error in found.errors} == {type}
     (hint,) = found.hints
     command = "squall run --workers 2 "
     assert command in hint and hint.endswith("script.py --rank {rank} --world-size {workers}")
