@@ -174,9 +174,8 @@ class Future(Generic[T]):
             else:
                 event.set()
         callbacks = self._callbacks
-        if (
-            both
-        ):  # torch wakes who waits before it calls back (ATen/core/ivalue_inl.h, markCompleted)
+        if both:
+            # torch wakes who waits before it calls back (ATen/core/ivalue_inl.h, markCompleted)
             self._runtime.woke_others()
         while callbacks:
             try:

@@ -38,8 +38,7 @@ LAST = 1_000_000
 class Kind:
     """One kind of operation.
 
-    - ``name``: as programs and their files call it. ``about``: what it computes, in a
-      sentence.
+    - ``name``: as programs and their files call it.
     - ``run``: what it computes, with plain torch, from the operation and its inputs.
     - ``sizes``: how large its results and their derivatives get.
     - ``least``, ``most``: how many inputs it takes. ``outputs``: how many results it has.
@@ -73,7 +72,6 @@ class Kind:
     """
 
     name: str
-    about: str = ""
     run: Run
     sizes: SizeRule
     features: tuple[str, ...] = ()

@@ -44,7 +44,7 @@ class Starting:
     def _look(self) -> None:
         wait_s = _STAYS_S if self._stays else _AFTER_S
         while not self._is_over.wait(wait_s):
-            # Which import a look happens to meet is told where the next look takes its place.
+            # A line that stays names no import: by the time that it is read another one is under way.
             wait_s = _STAYS_S if self._stays else _EACH_S
             package = "" if self._stays else imported(sys._current_frames().get(self._main))
             with self._lock:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from squall.model.events.names import type_named
 from squall.real import tracing
 from squall.sim.pictures.canvas import Canvas
 from squall.sim.pictures.palette import (
@@ -16,7 +17,6 @@ from squall.sim.pictures.palette import (
     PURPLE,
     VERMILION,
     YELLOW,
-    message_name,
 )
 from squall.sim.pictures.recording import Recording
 from squall.sim.pictures.words import hover, table
@@ -100,7 +100,7 @@ def draw_faults(canvas: Canvas, rows: dict[int, float]) -> None:
                 ("when", hover(run, fault.first)),
                 ("worker", run.name(fault.worker) if fault.worker >= 0 else ""),
                 ("link", link),
-                ("message", message_name(fault.type) if fault.type else ""),
+                ("message", type_named(fault.type) if fault.type else ""),
                 ("number", fault.nth or ""),
                 ("how", fault.detail),
                 ("item", fault.item),

@@ -100,11 +100,6 @@ def kind_of(message_type: str) -> Kind:
     return CALL
 
 
-def message_name(message_type: str) -> str:
-    """A type in few words: ``BACKWARD_AUTOGRAD_REQ`` is ``backward autograd req``."""
-    return message_type.lower().replace("_", " ")
-
-
 def contrast(one: str, other: str) -> float:
     """How well a colour can be told from another one, from 1 to 21 (the formula of WCAG 2)."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from squall.model.events.names import type_named
 from squall.model.events.passes import passes_of
 from squall.real import tracing
 from squall.sim.pictures.causality import causes_of
@@ -25,7 +26,6 @@ from squall.sim.pictures.palette import (
     PURPLE,
     SKY,
     VERMILION,
-    message_name,
 )
 from squall.sim.pictures.recording import Recording
 
@@ -87,7 +87,7 @@ def _of_task(run: Recording, events: list[int]) -> Iterable[Span]:
     task = run.records[events[0]][2]
     name = tasks_of(run)[task].name
     base = HANDLING if name.isupper() or name == "reply" else OTHER
-    label = run.called.functions.get(task) or message_name(name)
+    label = run.called.functions.get(task) or type_named(name)
     open_calls: list[int] = []
     functions: list[tuple[int, str]] = []
     in_pass = 0

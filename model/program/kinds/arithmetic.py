@@ -20,7 +20,7 @@ def _add(op: Op, x: Sequence[Tensor]) -> Tensor:
 KINDS = (
     Kind(
         name="scale",
-        about="The input times a factor.",
+        # The input times a factor.
         run=lambda op, x: x[0] * op.factor,
         sizes=scaled,
         features=(ALWAYS,),
@@ -31,7 +31,7 @@ KINDS = (
     ),
     Kind(
         name="add",
-        about="The sum of two tensors.",
+        # The sum of two tensors.
         run=_add,
         sizes=sum_of_two,
         features=(ALWAYS,),
@@ -44,7 +44,7 @@ KINDS = (
     ),
     Kind(
         name="mul",
-        about="The product of two tensors, element by element.",
+        # The product of two tensors, element by element.
         run=lambda op, x: x[0] * fit(x[0], x[1]),
         sizes=product_of_two,
         features=(ALWAYS,),

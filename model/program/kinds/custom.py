@@ -85,7 +85,7 @@ def _half(op: Op, x: Sequence[Tensor]) -> Tensor:
 KINDS = (
     Kind(
         name="custom",
-        about="A custom function: the input times a factor, which its `backward` knows without a saved tensor.",
+        # A custom function: the input times a factor, which its `backward` knows without a saved tensor.
         run=_custom,
         sizes=scaled,
         features=("custom",),
@@ -95,7 +95,8 @@ KINDS = (
     ),
     Kind(
         name="custom_two",
-        about="A custom function with two results: the square of the first, for whose gradient it saves a tensor, and the second times a factor.",
+        # A custom function with two results: the square of the first, for whose gradient it saves a tensor,
+        # and the second times a factor.
         run=_two,
         sizes=_two_sizes,
         features=("several outputs",),
@@ -108,7 +109,7 @@ KINDS = (
     ),
     Kind(
         name="custom_half",
-        about="A custom function: the product of both, with a gradient for the first factor only.",
+        # A custom function: the product of both, with a gradient for the first factor only.
         run=_half,
         sizes=product_of_two,
         features=("custom",),

@@ -24,7 +24,7 @@ def _mixed_sizes(factor: int, x: Sequence[Size]) -> list[Size]:
 KINDS = (
     Kind(
         name="mixed",
-        about="The first input times a factor, with a gradient, and a copy of the second without one.",
+        # The first input times a factor, with a gradient, and a copy of the second without one.
         run=_mixed,
         sizes=_mixed_sizes,
         features=(_FEATURE,),
@@ -39,7 +39,7 @@ KINDS = (
     ),
     Kind(
         name="detach",
-        about="A copy through which no gradient passes.",
+        # A copy through which no gradient passes.
         run=lambda op, x: x[0].detach().clone(),
         sizes=lambda factor, x: [x[0]._replace(slope=1)],
         features=(_FEATURE,),

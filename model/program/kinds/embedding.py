@@ -27,7 +27,7 @@ def _sizes(factor: int, x: Sequence[Size]) -> list[Size]:
 KINDS = (
     Kind(
         name="embedding",
-        about="Three rows of a table, one of them twice: the gradient of the table is sparse.",
+        # Three rows of a table, one of them twice: the gradient of the table is sparse.
         run=_embedding,
         sizes=_sizes,
         features=("embedding",),

@@ -33,7 +33,8 @@ def _sizes(factor: int, x: Sequence[Size]) -> list[Size]:
 KINDS = (
     Kind(
         name="in_place",
-        about="A copy that is changed in place: times a factor, plus the second input, and its first row doubled through a view.",
+        # A copy that is changed in place: times a factor, plus the second input, and its first row doubled
+        # through a view.
         run=_in_place,
         sizes=_sizes,
         features=("in-place",),

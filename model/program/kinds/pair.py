@@ -23,7 +23,7 @@ def _pair_sizes(factor: int, x: Sequence[Size]) -> list[Size]:
 KINDS = (
     Kind(
         name="pair",
-        about="The product of both, and the second times a factor, which does not depend on the first.",
+        # The product of both, and the second times a factor, which does not depend on the first.
         run=_pair,
         sizes=_pair_sizes,
         features=("several outputs",),

@@ -46,7 +46,7 @@ def _split_sizes(factor: int, x: Sequence[Size]) -> list[Size]:
 KINDS = (
     Kind(
         name="cat",
-        about="The elements of both tensors in one row.",
+        # The elements of both tensors in one row.
         run=_cat,
         sizes=_cat_sizes,
         features=(_FEATURE,),
@@ -56,7 +56,7 @@ KINDS = (
     ),
     Kind(
         name="rows",
-        about="The sum over the first dimension.",
+        # The sum over the first dimension.
         run=_rows,
         sizes=_rows_sizes,
         features=(_FEATURE,),
@@ -64,7 +64,7 @@ KINDS = (
     ),
     Kind(
         name="split",
-        about="The first and the second half of the elements.",
+        # The first and the second half of the elements.
         run=_split,
         sizes=_split_sizes,
         features=(_FEATURE, "several outputs"),

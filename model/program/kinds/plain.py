@@ -13,7 +13,7 @@ _FEATURE = "plain"
 KINDS = (
     Kind(
         name="pass",
-        about="The input itself, handed back.",
+        # The input itself, handed back.
         run=lambda op, x: x[0],
         sizes=same,
         features=(_FEATURE,),
@@ -23,7 +23,7 @@ KINDS = (
     ),
     Kind(
         name="sub",
-        about="The difference of two tensors.",
+        # The difference of two tensors.
         run=lambda op, x: x[0] - fit(x[0], x[1]),
         sizes=sum_of_two,
         features=(_FEATURE,),
@@ -36,7 +36,7 @@ KINDS = (
     ),
     Kind(
         name="relu",
-        about="What is positive, and zero elsewhere.",
+        # What is positive, and zero elsewhere.
         run=lambda op, x: torch.relu(real(x[0])),
         sizes=lambda factor, x: [like(x[0], x[0].shape)],
         features=(_FEATURE,),

@@ -39,7 +39,7 @@ def _matmul_sizes(factor: int, x: Sequence[Size]) -> list[Size]:
 KINDS = (
     Kind(
         name="square",
-        about="Each element times itself.",
+        # Each element times itself.
         run=lambda op, x: x[0] * x[0],
         sizes=lambda factor, x: [product(x[0], x[0])],
         features=(_FEATURE,),
@@ -48,7 +48,7 @@ KINDS = (
     ),
     Kind(
         name="sum",
-        about="The sum of all elements.",
+        # The sum of all elements.
         run=lambda op, x: x[0].sum(),
         sizes=lambda factor, x: [summed(x[0])],
         features=(_FEATURE,),
@@ -57,7 +57,7 @@ KINDS = (
     ),
     Kind(
         name="matmul",
-        about="The matrix product where the two are matrices that fit together, else the product element by element.",
+        # The matrix product where the two are matrices that fit together, else the product element by element.
         run=_matmul,
         sizes=_matmul_sizes,
         features=(_FEATURE,),

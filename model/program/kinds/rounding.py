@@ -28,7 +28,7 @@ def _mean(op: Op, x: Sequence[Tensor]) -> Tensor:
 KINDS = (
     Kind(
         name="tanh",
-        about="The hyperbolic tangent.",
+        # The hyperbolic tangent.
         run=lambda op, x: torch.tanh(real(x[0])),
         sizes=squashed,
         features=(ALWAYS,),
@@ -37,7 +37,7 @@ KINDS = (
     ),
     Kind(
         name="cast",
-        about="The tensor in another dtype.",
+        # The tensor in another dtype.
         run=_cast,
         sizes=same,
         features=(ALWAYS,),
@@ -48,7 +48,7 @@ KINDS = (
     ),
     Kind(
         name="sigmoid",
-        about="The logistic function.",
+        # The logistic function.
         run=lambda op, x: torch.sigmoid(real(x[0])),
         sizes=squashed,
         features=(ALWAYS,),
@@ -57,7 +57,7 @@ KINDS = (
     ),
     Kind(
         name="mean",
-        about="The mean of all elements.",
+        # The mean of all elements.
         run=_mean,
         sizes=lambda factor, x: [Size((), 1, x[0].most, x[0].slope + 1)],
         features=(ALWAYS,),

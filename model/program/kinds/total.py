@@ -18,7 +18,7 @@ def _sizes(factor: int, x: Sequence[Size]) -> list[Size]:
 KINDS = (
     Kind(
         name="total",
-        about="The real sum of all elements of all inputs, from which backward passes start.",
+        # The real sum of all elements of all inputs, from which backward passes start.
         run=lambda op, x: total(x),
         sizes=_sizes,
         rank=110,

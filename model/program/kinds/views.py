@@ -35,7 +35,7 @@ def _narrow_sizes(factor: int, x: Sequence[Size]) -> list[Size]:
 KINDS = (
     Kind(
         name="flat",
-        about="The same elements in one dimension.",
+        # The same elements in one dimension.
         run=lambda op, x: x[0].reshape(-1),
         sizes=lambda factor, x: [like(x[0], (x[0].elements,))],
         features=(_FEATURE,),
@@ -44,7 +44,7 @@ KINDS = (
     ),
     Kind(
         name="transpose",
-        about="The transpose of a matrix; of anything else a view of the same shape.",
+        # The transpose of a matrix; of anything else a view of the same shape.
         run=_transpose,
         sizes=_transpose_sizes,
         features=(_FEATURE,),
@@ -53,7 +53,7 @@ KINDS = (
     ),
     Kind(
         name="narrow",
-        about="All rows but the first.",
+        # All rows but the first.
         run=_narrow,
         sizes=_narrow_sizes,
         features=(_FEATURE,),
@@ -62,7 +62,7 @@ KINDS = (
     ),
     Kind(
         name="expand",
-        about="The tensor twice, one below the other, in the memory of one.",
+        # The tensor twice, one below the other, in the memory of one.
         run=lambda op, x: x[0].expand(2, *x[0].shape),
         sizes=lambda factor, x: [like(x[0], (2, *x[0].shape))],
         features=(_FEATURE,),
