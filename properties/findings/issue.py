@@ -66,11 +66,11 @@ class Issue:
         title, _, what = before.removeprefix("# ").partition("\n")
         return title, what.strip(), rest
 
-    def failure(self) -> str:
-        """What ``repro.py`` is said to fail with."""
-        said = re.search(r"`(.+?)`", self.parts()[2]["Actual"])
-        assert said is not None, f"{self.folder}/text.md: Actual quotes nothing"
-        return said[1]
+    def failures(self) -> list[str]:
+        """What ``repro.py`` is said to fail with, one of them: errors, and signals that end it."""
+        said = re.findall(r"`((?:\w*Error|SIG[A-Z]+)\b.*?)`", self.parts()[2]["Actual"])
+        assert said, f"{self.folder}/text.md: Actual quotes no error"
+        return said
 
 
 def issues() -> dict[str, Issue]:
