@@ -52,8 +52,9 @@ def judge(test: Test, played: Played, table: Mapping[str, str] | None = None) ->
             verdict, why = "failed", f"passes, but the table calls it not applicable: {reason}"
     elif played.outcome == "passed":
         verdict, why = "passed", ""
-    elif played.outcome == "skipped" and test.device == "cuda":
-        verdict, why = "not_applicable", played.why  # it needs more of them
+    elif played.outcome == "skipped" and (test.device == "cuda" or test.owner.of_groups):
+        # It needs more devices, or another backend or number of ranks, as it says itself.
+        verdict, why = "not_applicable", played.why
     elif played.outcome == "skipped":
         verdict, why = "failed", f"skips itself, and the table does not say why: {played.why}"
     else:

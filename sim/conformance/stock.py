@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from squall.sim.conformance.tests import (
+    IN_GROUPS,
     LOG_CHARACTERS,
+    MORE_IN_GROUPS,
     TIMEOUT_S,
+    TOO_FEW,
     WORLD_SIZE,
     MissingPackageError,
     Played,
@@ -50,9 +53,12 @@ def play_all_native(tests: Sequence[Test]) -> Iterator[tuple[Test, Played]]:
         tempfile.TemporaryDirectory(prefix="squall-conformance-") as name,
     ):
         for test in tests:
-            directory = Path(name) / test.id
-            directory.mkdir()
-            yield test, play(test, zygote, directory)
+            sizes = (IN_GROUPS, MORE_IN_GROUPS) if test.owner.of_groups else (WORLD_SIZE,)
+            for size in sizes:
+                played = play(test, zygote, Path(name) / test.id / str(size), size)
+                if played.why != TOO_FEW:
+                    break
+            yield test, played
 
 
 def _zygote(modules: list[str]) -> Zygote:
@@ -65,9 +71,9 @@ def _zygote(modules: list[str]) -> Zygote:
 class _Ranks(ScriptProcesses):
     """The ranks of a test: what they ask."""
 
-    def __init__(self, test: Test, directory: Path, cluster: NativeCluster) -> None:
+    def __init__(self, test: Test, directory: Path, cluster: NativeCluster, size: int) -> None:
         super().__init__(
-            Script(path=str(directory / "test"), text="", workers=WORLD_SIZE, check=False),
+            Script(path=str(directory / "test"), text="", workers=size, check=False),
             cluster,
             entry=_ENTRY,
         )
@@ -78,7 +84,7 @@ class _Ranks(ScriptProcesses):
         self._store: dict[str, str] = {}
         #: who waits in the store, for which keys
         self._waiting: dict[NativeWorker, tuple[int, tuple[str, ...]]] = {}
-        cluster.size = WORLD_SIZE
+        cluster.size = size
         for name in ("skip", "set", "wait"):
             cluster.answers[name] = getattr(self, f"_{name}")
 
@@ -91,6 +97,7 @@ class _Ranks(ScriptProcesses):
                 "name": owner.name,
                 "fixture": owner.fixture,
                 "method": self.test.method,
+                "of_groups": owner.of_groups,
                 "file_name": str(self.directory / "rendezvous"),
             },
         }
@@ -134,14 +141,16 @@ class _Ranks(ScriptProcesses):
             self.cluster.end(other)
 
 
-def play(test: Test, zygote: Zygote, directory: Path) -> Played:
-    """Run one test to its end. ``directory`` must exist."""
+def play(test: Test, zygote: Zygote, directory: Path, size: int) -> Played:
+    """Run one test to its end with ``size`` ranks, in a directory that is made for it."""
     started = time.monotonic()
+    for each in ("barrier", "test_dir", "init_dir"):  # as PyTorch's tests of process groups want it
+        (directory / each).mkdir(parents=True)
     cluster = NativeCluster(0, zygote, _ENTRY, latency=DEFAULT_LATENCY, max_steps=MAX_STEPS)
     with cluster:
-        ranks = _Ranks(test, directory, cluster)
+        ranks = _Ranks(test, directory, cluster, size)
         try:
-            for rank in range(WORLD_SIZE):
+            for rank in range(size):
                 ranks.start(rank, rank=rank)
             cluster.runtime.run(max_time_s=TIMEOUT_S)
             why = _why(ranks, cluster)

@@ -1,31 +1,35 @@
 """Inside a worker process of the engine ``torch``: one rank of one of PyTorch's own tests.
 
-RPC and autograd are stock PyTorch's. The process group, which such a test has for its barriers
-only, is the coordinator's: gloo would use sockets instead of the simulated network, in real time.
+RPC and autograd are stock PyTorch's. So are process groups in tests of them; in others, which have a
+group for their barriers only, it is the coordinator's.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
+from operator import attrgetter
 from typing import Any
 from unittest import SkipTest
 
 import numpy
 import torch.distributed
 
+from squall.sim.conformance.tests import IN_GROUPS
 from squall.sim.stock.script_guest import ScriptGuest
 
 _distributed: Any = torch.distributed
+# What PyTorch's tests of process groups ask for when they are imported.
+os.environ.update(BACKEND="gloo", WORLD_SIZE=str(IN_GROUPS))
 
 
 class TestGuest(ScriptGuest):
     __test__ = False  # pytest
 
     def _run(self, role: dict[str, Any]) -> tuple[int, dict[str, str] | None] | None:
-        self._have_a_group()
         test = role["test"]
         common: Any = importlib.import_module("torch.testing._internal.common_distributed")
         utils: Any = importlib.import_module("torch.testing._internal.common_utils")
@@ -33,10 +37,10 @@ class TestGuest(ScriptGuest):
         utils.IS_LINUX = False
         module = importlib.import_module(test["module"])
         fixture = getattr(importlib.import_module(test["fixture"][0]), test["fixture"][1])
-        name = f"Native{test['name']}"
+        name = f"Native{test['name'].partition('.')[0]}"
         case_class: Any = type(
             name,
-            (getattr(module, test["name"]), fixture, common.MultiProcessTestCase),
+            (attrgetter(test["name"])(module), fixture, common.MultiProcessTestCase),
             {"__module__": test["module"]},
         )
         # Some tests pickle their own methods.
@@ -48,8 +52,13 @@ class TestGuest(ScriptGuest):
         random.seed(utils.SEED)
         numpy.random.seed(utils.SEED)
         skips = {skip.exit_code: skip.message for skip in common.TEST_SKIPS.values()}
+        run = getattr(case, test["method"])
         try:
-            getattr(case, test["method"])()
+            if test["of_groups"]:
+                self._run_in_a_group(module, case, run, test)
+            else:
+                self._have_a_group()
+                run()
         except SkipTest as skip:
             self.here.ask("skip", str(skip))
         except SystemExit as leaving:
@@ -57,6 +66,25 @@ class TestGuest(ScriptGuest):
                 raise
             self.here.ask("skip", skips[leaving.code])
         return None
+
+    def _run_in_a_group(
+        self, module: Any, case: Any, run: Callable[[], object], test: dict[str, Any]
+    ) -> None:
+        """As ``TestDistBackend`` runs it."""
+        folder = os.path.dirname(test["file_name"])
+        os.environ.update(BACKEND=module.BACKEND, TEMP_DIR=folder)
+        seconds = module.CUSTOM_PG_TIMEOUT.get(test["method"], module.default_pg_timeout)
+        _distributed.init_process_group(
+            init_method=case.init_method,
+            backend=module.BACKEND,
+            world_size=int(case.world_size),
+            rank=case.rank,
+            timeout=timedelta(seconds=seconds),
+        )
+        case._barrier()
+        run()
+        case._barrier()
+        _distributed.destroy_process_group()
 
     def _have_a_group(self) -> None:
         group = _Group(self.here)

@@ -1,4 +1,4 @@
-"""PyTorch's own tests of RPC, RRefs and distributed autograd, as suites to run in the simulator.
+"""PyTorch's own tests of RPC, RRefs, distributed autograd and process groups, as suites to run in the simulator.
 
 The tests are those that the torch wheel ships under ``torch.testing._internal.distributed``,
 collected from their source: importing them would change settings of whoever asks.
@@ -7,13 +7,13 @@ collected from their source: importing them would change settings of whoever ask
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 from squall.sim.conformance.tests import Test, TestClass
-from squall.sim.names import Device
+from squall.sim.names import Device, EngineName
 
 _PACKAGE = "torch.testing._internal.distributed"
 _RPC = f"{_PACKAGE}.rpc"
@@ -58,17 +58,37 @@ GPU_SUITES: Mapping[str, tuple[TestClass, ...]] = {
 }
 
 
-def suites_of(device: Device) -> Mapping[str, tuple[TestClass, ...]]:
+#: those of the compiled engine alone
+GROUP_SUITES: Mapping[str, tuple[TestClass, ...]] = {
+    "groups": (
+        TestClass(
+            f"{_PACKAGE}.distributed_test",
+            "DistributedTest._DistTestBase",
+            (f"{_PACKAGE}.distributed_test", "TestDistBackend"),
+            of_groups=True,
+        ),
+    ),
+}
+
+
+def suites_of(device: Device, engine: EngineName = "port") -> Mapping[str, tuple[TestClass, ...]]:
     """What there is to play on a device."""
-    return SUITES if device == "cpu" else GPU_SUITES
+    if device != "cpu":
+        return GPU_SUITES
+    return SUITES if engine == "port" else {**SUITES, **GROUP_SUITES}
 
 
-def collect(suites: Iterable[str] = (), pattern: str = "", device: Device = "cpu") -> list[Test]:
+def collect(
+    suites: Iterable[str] = (),
+    pattern: str = "",
+    device: Device = "cpu",
+    engine: EngineName = "port",
+) -> list[Test]:
     """The tests of ``suites`` (none: of all) whose id contains ``pattern``, whatever its case.
 
     A whole id chooses that test alone. Raises KeyError for an unknown suite.
     """
-    known = suites_of(device)
+    known = suites_of(device, engine)
     names = list(dict.fromkeys(suites)) or list(known)
     tests = [
         Test(name, owner, method, device)
@@ -103,10 +123,29 @@ def _classes(module: str) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
     assert spec is not None and spec.submodule_search_locations, "there is no torch"
     path = Path(spec.submodule_search_locations[0]).joinpath(*inside, f"{leaf}.py")
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return {node.name: _read(node) for node in tree.body if isinstance(node, ast.ClassDef)}
+    return dict(_read(tree.body, ""))
 
 
-def _read(node: ast.ClassDef) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    functions = (item.name for item in node.body if isinstance(item, ast.FunctionDef))
-    methods = tuple(name for name in functions if name.startswith("test_"))
-    return methods, tuple(base.id for base in node.bases if isinstance(base, ast.Name))
+def _read(
+    body: list[ast.stmt], within: str
+) -> Iterator[tuple[str, tuple[tuple[str, ...], tuple[str, ...]]]]:
+    """The classes of a body, and those in them."""
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            name = f"{within}{node.name}"
+            methods = tuple(each for each in _functions(node.body) if each.startswith("test_"))
+            yield (
+                name,
+                (methods, tuple(base.id for base in node.bases if isinstance(base, ast.Name))),
+            )
+            yield from _read(node.body, f"{name}.")
+
+
+def _functions(body: list[ast.stmt]) -> Iterator[str]:
+    """Those of a class, on whatever condition."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef):
+            yield node.name
+        elif isinstance(node, ast.If):
+            yield from _functions(node.body)
+            yield from _functions(node.orelse)

@@ -29,8 +29,22 @@ NOT_APPLICABLE: Mapping[str, str] = {
     ".test_dynamic_rpc_existing_rank_can_communicate_with_new_rank_cuda": "needs two CUDA devices",
 }
 
+_ON_DEVICES = "uses CUDA devices, and does not look whether there are any"
+
 #: the same for the engine ``torch``
-NOT_APPLICABLE_TORCH: Mapping[str, str] = {}
+NOT_APPLICABLE_TORCH: Mapping[str, str] = {
+    "DistributedTest.test_SyncBatchNorm_process_group": "needs torchvision",
+    "DistributedTest.test_all_to_all_cuda": _ON_DEVICES,
+    "DistributedTest.test_all_to_all_cuda_complex": _ON_DEVICES,
+    "DistributedTest.test_all_to_all_full_group_cuda": _ON_DEVICES,
+    "DistributedTest.test_all_to_all_group_cuda": _ON_DEVICES,
+    "DistributedTest.test_batch_isend_irecv_mixed_backend_err": "needs NCCL",
+    "DistributedTest.test_batch_isend_irecv_op_err": _ON_DEVICES,
+    "DistributedTest.test_ddp_logging_data_cpu": (
+        "asks how many threads gloo has, which DistributedDataParallel reads out of a ProcessGroupGloo"
+    ),
+    "DistributedTest.test_new_subgroups_with_group_param": "names ranks 0 to 3, and has three",
+}
 
 _SPARSE = "uses sparse tensors, which the stand-in does not have"
 _RACE = "fills on one stream what was zeroed on another without waiting for it, which is a race"

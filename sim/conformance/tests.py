@@ -13,6 +13,9 @@ VERDICTS: tuple[Verdict, ...] = ("passed", "failed", "not_applicable")
 
 #: processes of a test
 WORLD_SIZE = 4
+#: and of one of process groups: as PyTorch's own CI has them, and of one that skips itself where they are so few
+IN_GROUPS, MORE_IN_GROUPS = 3, 8
+TOO_FEW = "Skipped due to small world size."
 #: of virtual time, as torch's harness allows that much of real time
 TIMEOUT_S = 300.0
 #: how much of what a test printed is kept
@@ -29,11 +32,15 @@ class MissingPackageError(RuntimeError):
 
 @dataclass(frozen=True)
 class TestClass:
-    """A class of tests, and the fixture that torch's ``generate_tests`` mixes into it."""
+    """A class of tests, perhaps in another one, and the fixture that torch mixes into it.
+
+    ``of_groups``: the tests are of process groups, and each begins in one.
+    """
 
     module: str
     name: str
     fixture: tuple[str, str]
+    of_groups: bool = False
 
     __test__ = False  # pytest
 
@@ -52,7 +59,7 @@ class Test:
 
     @property
     def id(self) -> str:
-        return f"{self.owner.name}.{self.method}"
+        return f"{self.owner.name.partition('.')[0]}.{self.method}"
 
 
 @dataclass(frozen=True)

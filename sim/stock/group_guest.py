@@ -156,9 +156,9 @@ class Member:
     def monitored_barrier(self, timeout_ms: float, wait_all_ranks: bool) -> None:
         """As ProcessGroupGloo has it: rank 0 hears of each other one, and lets them go on.
 
-        Raises RuntimeError on rank 0 that names who did not come (the first one, or all).
+        Raises RuntimeError on rank 0 that names who did not come (the first one, or all), or that no time is left.
         """
-        timeout_s = self._timeout_s if timeout_ms <= 0 else timeout_ms / 1000
+        timeout_s = self._timeout_s if timeout_ms < 0 else timeout_ms / 1000
         self._count += 1
         tag = ("monitored_barrier", self._count)
         token = [torch.zeros(1)]
@@ -172,18 +172,29 @@ class Member:
                     f"rank.\n Original exception: \n{problem}"
                 )
             return
-        end_s, missing = self._here.now() + timeout_s, []
+        limit = f"monitoredBarrier {{}} {round(timeout_s * 1000)} ms"
+        end_s, missing, why = self._here.now() + timeout_s, [], ""
         for member in self._others:
             left_s = max(0.0, end_s - self._here.now())
-            if self._done(_Operation(tag, wants=[member]), left_s) is not None:
+            if left_s or wait_all_ranks:
+                problem = self._done(_Operation(tag, wants=[member]), left_s)
+            else:
+                came = ", ".join(map(str, self._others[: self._others.index(member)]))
+                problem = f"Rank 0 timed out in {limit.format('after')}.\n" + (
+                    f"Successfully processed ranks: {came}"
+                    if came
+                    else "No ranks successfully processed in monitoredBarrier."
+                )
+            if problem is not None:
                 missing.append(member)
                 if not wait_all_ranks:
+                    why = f"\n Original exception: \n{problem}"
                     break
         if missing:
             who = ", ".join(map(str, missing))
             raise RuntimeError(
                 f"[Rank 0]: Rank{'s' if wait_all_ranks else ''} {who} failed to pass "
-                f"monitoredBarrier in {round(timeout_s * 1000)} ms"
+                f"{limit.format('in')}{why}"
             )
         self._done(_Operation(tag, pieces=dict.fromkeys(self._others, token)), timeout_s)
 

@@ -270,7 +270,11 @@ class Groups:
             self.stall = self._stalled()
         what = "recv" if wait.wants else "send"
         limit_ms = round(wait.timeout_s * 1000)
-        self._fail(group, wait, f"Timed out waiting {limit_ms}ms for {what} operation to complete")
+        self._fail(
+            group,
+            wait,
+            f"[gloo/transport/tcp/unbound_buffer.cc] Timed out waiting {limit_ms}ms for {what} operation to complete",
+        )
 
     def _end(self, worker: NativeWorker) -> None:
         """A process has ended, with its connections."""

@@ -147,7 +147,7 @@ class MadeGuest:
         def inner(group: Any = None) -> Any:
             if group is None or group is _dist.group.WORLD:
                 self.made.forget("process groups")
-            else:
+            elif isinstance(group, _dist.ProcessGroup):  # not of those who are no members
                 over(group)
             return end(group)
 

@@ -17,7 +17,11 @@ from squall.sim.conformance.on_stand_in import rewritten
 from squall.sim.conformance.pool import Player
 from squall.sim.conformance.run import judge
 from squall.sim.conformance.suites import SUITES, collect
-from squall.sim.conformance.table import NOT_APPLICABLE, NOT_APPLICABLE_STAND_IN
+from squall.sim.conformance.table import (
+    NOT_APPLICABLE,
+    NOT_APPLICABLE_STAND_IN,
+    NOT_APPLICABLE_TORCH,
+)
 from squall.sim.conformance.tests import Played, Test
 from squall.sim.scripts.compat.program import Program
 
@@ -36,6 +40,15 @@ def test_every_test_of_the_wheel_is_collected_once():
         "rpc": 215,
         "tensorpipe_rpc": 39,
     }
+
+
+def test_those_of_process_groups_are_collected_for_the_compiled_engine():
+    tests = collect(["groups"], engine="torch")
+    assert len(tests) > 250 and {test.owner.of_groups for test in tests} == {True}
+    assert "DistributedTest.test_ddp_uneven_inputs" in {test.id for test in tests}
+    assert not {test.id for test in tests} & {test.id for test in collect()}
+    done = squall("conformance", "groups")
+    assert done.returncode == 2 and "expected --engine torch" in done.stderr
 
 
 def test_a_pattern_and_suites_choose():
@@ -66,10 +79,15 @@ def test_playing_leaves_the_settings_of_whoever_asks_alone():
 
 
 @pytest.mark.parametrize(
-    ("table", "device"), [(NOT_APPLICABLE, "cpu"), (NOT_APPLICABLE_STAND_IN, "stand-in")]
+    ("table", "device", "engine"),
+    [
+        (NOT_APPLICABLE, "cpu", "port"),
+        (NOT_APPLICABLE_TORCH, "cpu", "torch"),
+        (NOT_APPLICABLE_STAND_IN, "stand-in", "port"),
+    ],
 )
-def test_the_table_names_tests_that_exist_and_says_why(table, device):
-    ids = {test.id for test in collect(device=device)}
+def test_the_table_names_tests_that_exist_and_says_why(table, device, engine):
+    ids = {test.id for test in collect(device=device, engine=engine)}
     for name, reason in table.items():
         assert name in ids
         assert reason and reason[0].islower() and not reason.endswith(".")

@@ -28,6 +28,8 @@ EPILOG = """\
 
 dist_autograd, dist_optimizer, faulty_agent, examples, rpc, tensorpipe_rpc
 
+With --engine torch: groups, too
+
 With --device cuda or stand-in: cuda_dist_autograd, cuda_rpc
 
 [bold]Examples[/bold]
@@ -37,6 +39,8 @@ squall conformance
 squall conformance dist_autograd -k nested --jobs 1
 
 squall conformance -k RpcTest.test_add --json
+
+squall conformance groups --engine torch     (of process groups: DistributedTest)
 
 squall conformance --device stand-in     (the tests of CUDA, on any machine)
 """
@@ -58,7 +62,7 @@ def conformance(
 ) -> None:
     """Run PyTorch's own tests of RPC and distributed autograd, unmodified, in the simulator."""
     device_of(engine, device)
-    tests = _collect(suites or [], pattern, device)
+    tests = _collect(suites or [], pattern, device, engine)
     ready(engine)
     console = Console(stderr=json, highlight=False)
     outcome = _play(tests, engine, jobs or _cores(), console)
@@ -74,16 +78,22 @@ def conformance(
     raise typer.Exit(exit_code(good=outcome.ok, unchecked=unchecked, allowed=allow_unchecked))
 
 
-def _collect(suites: Iterable[str], pattern: str, device: Device) -> list[Test]:
+def _collect(suites: Iterable[str], pattern: str, device: Device, engine: EngineName) -> list[Test]:
     """The tests that are meant. Raises :class:`BadInput` if there is none."""
-    from squall.sim.conformance.suites import collect, suites_of
+    from squall.sim.conformance.suites import GROUP_SUITES, collect, suites_of
 
-    suites = list(suites)
+    suites, known = list(suites), suites_of(device, engine)
     for suite in suites:
-        if suite not in suites_of(device):
-            known = ", ".join(suites_of(device))
-            raise BadInput("SUITE", suite, f"there is no suite {suite!r}, expected one of {known}")
-    tests = collect(suites, pattern, device)
+        if suite in GROUP_SUITES and suite not in known:
+            problem = (
+                f"the suite {suite!r} is of the compiled engine on a CPU, expected --engine torch"
+            )
+            raise BadInput("SUITE", suite, problem)
+        if suite not in known:
+            expected = ", ".join(known)
+            problem = f"there is no suite {suite!r}, expected one of {expected}"
+            raise BadInput("SUITE", suite, problem)
+    tests = collect(suites, pattern, device, engine)
     if not tests:
         of = f" of {', '.join(dict.fromkeys(suites))}" if suites else ""
         problem = f"no test{of} has {pattern!r} in its name, expected a part, such as backward"
