@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from squall.model.events.digest import Record
+from squall.model.events.inside import called
 from squall.real import tracing
 
 #: what a task does: the program of its worker, a request of another worker, or what either has started it for
@@ -55,7 +56,7 @@ _MESSAGES = {
     "RREF_ACK": "answer about a reference",
     "FORWARD_AUTOGRAD_REQ": "call within a context",
     "FORWARD_AUTOGRAD_RESP": "answer within a context",
-    "BACKWARD_AUTOGRAD_REQ": "gradients",
+    "BACKWARD_AUTOGRAD_REQ": "message with gradients",
     "BACKWARD_AUTOGRAD_RESP": "answer to gradients",
     "CLEANUP_AUTOGRAD_CONTEXT_REQ": "release of a context",
     "CLEANUP_AUTOGRAD_CONTEXT_RESP": "answer about a context",
@@ -69,7 +70,35 @@ _MESSAGES = {
     "SEND": "message of a group",
 }
 
+_RREF_FORK = ("rref", "fork")
+#: what the ids in a message are, by its type; those of a message that carries another one are followed by its own
+_ABOUT = {
+    "PYTHON_REMOTE_CALL": _RREF_FORK,
+    "SCRIPT_REMOTE_CALL": _RREF_FORK,
+    "REMOTE_RET": _RREF_FORK,
+    "RREF_USER_DELETE": _RREF_FORK,
+    "RREF_FORK_REQUEST": _RREF_FORK,
+    "RREF_CHILD_ACCEPT": ("fork",),
+    "PYTHON_RREF_FETCH_CALL": ("rref",),
+    "SCRIPT_RREF_FETCH_CALL": ("rref",),
+    "FORWARD_AUTOGRAD_REQ": ("context", "message", "of"),
+    "FORWARD_AUTOGRAD_RESP": ("context", "message", "of"),
+    "BACKWARD_AUTOGRAD_REQ": ("context", "message"),
+    "CLEANUP_AUTOGRAD_CONTEXT_REQ": ("context",),
+    "RREF_BACKWARD_REQ": ("context", "rref"),
+    "RUN_WITH_PROFILING_REQ": ("profiling", "of"),
+    "RUN_WITH_PROFILING_RESP": ("profiling", "of"),
+    "EXCEPTION": ("text",),
+    "COLLECTIVE": ("group", "operation", "number"),
+    "NOTICE": ("group", "operation", "number"),
+    "SEND": ("group", "operation", "tag"),
+}
+
 _TYPE = re.compile(r"\b[A-Z]+(?:_[A-Z]+)+\b")
+_WORKER = re.compile(r"\bworker (\d+)\b")
+_CONTEXT = re.compile(r"\b(the )?((?:autograd )?context) (\d+)\b")
+#: of an id of a context or of an autograd message: the bits that count what its worker has made
+_COUNTER_BITS = 48
 
 
 def type_named(type: str) -> str:
@@ -77,9 +106,32 @@ def type_named(type: str) -> str:
     return _MESSAGES.get(type, type.lower().replace("_", " "))
 
 
-def types_named(text: str) -> str:
-    """A text in which types of messages are said in words."""
-    return _TYPE.sub(lambda found: _MESSAGES.get(found[0], found[0]), text)
+def in_words(text: str, workers: Mapping[int, str]) -> str:
+    """What a check says, as people are told it: types of messages, workers and contexts by what they are called."""
+
+    def context(found: re.Match[str]) -> str:
+        return f"the {context_named(workers, int(found[3]))}"
+
+    text = _TYPE.sub(lambda found: _MESSAGES.get(found[0], found[0]), text)
+    text = _CONTEXT.sub(context, text)
+    return _WORKER.sub(lambda found: worker_named(workers, int(found[1])), text)
+
+
+def ordinal(number: int) -> str:
+    """``1st``, ``2nd``, ``3rd``, ..."""
+    last = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10)
+    return f"{number:,}{last or 'th'}"
+
+
+def made_by(id: int) -> tuple[int, int]:
+    """The worker that made a context or an autograd message, and how many it had made before."""
+    return id >> _COUNTER_BITS, id & ((1 << _COUNTER_BITS) - 1)
+
+
+def context_named(workers: Mapping[int, str], id: int) -> str:
+    """An autograd context by the worker that began it."""
+    maker, before = made_by(id)
+    return f"{ordinal(before + 1)} context of {worker_named(workers, maker)}"
 
 
 def event_named(type: str) -> str:
@@ -105,7 +157,7 @@ def task_named(role: Role, worker: str, name: str = "", function: str = "") -> s
     """``worker``: what that is called; ``name``: that of the thread, or the type of the request; ``function``: what
     the request asked for."""
     if role == "main":
-        return worker or name
+        return worker or name or "program"
     where = f" on {worker}" if worker else ""
     if role == "request":
         return f"{request_named(name, function)}{where}"
@@ -123,18 +175,30 @@ _REPLIES = (
 )
 
 
+def kinds_of(type: str, about: Sequence[Any]) -> list[tuple[str, Any]]:
+    """What each thing is that a message of a type is about."""
+    kinds = _ABOUT.get(type, ())
+    if kinds[-1:] == ("of",) and len(about) >= len(kinds):
+        inner = about[len(kinds) :]
+        return [*zip(kinds, about, strict=False), *kinds_of(about[len(kinds) - 1], inner)]
+    return [(kinds[n] if n < len(kinds) else "", value) for n, value in enumerate(about)]
+
+
 class Names:
     """Those of a run, from its events. ``workers``: what workers are called; ``asked``: by (caller, id of the call) the
-    function, where that was noted."""
+    function, and ``places``: by number of an event the line of the program, where these were noted."""
 
     def __init__(
         self,
         records: Sequence[Record],
         workers: Mapping[int, str],
         asked: Mapping[tuple[int, int], str] | None = None,
+        places: Mapping[int, str] | None = None,
     ) -> None:
         self.workers = workers
         self._asked = asked or {}
+        #: by context: the line that has begun it, where that was noted
+        self.begun: dict[int, str] = {}
         #: by task: the function of the request that it serves
         self.functions: dict[int, str] = {}
         #: by (caller, id of the call): the task that serves it, and the type of the request
@@ -142,13 +206,21 @@ class Names:
         self._types: dict[tuple[int, int], str] = {}
         self._tasks: dict[int, tuple[int, str, int]] = {}
         self._mains: dict[int, int] = {}
-        for _, worker, task, type, values in records:
+        #: by RRef: (caller, id) of the remote call that makes it
+        self._made: dict[tuple[int, int], tuple[int, int]] = {}
+        for number, (_, worker, task, type, values) in enumerate(records):
             if type is tracing.UDF_STARTED:
                 self.functions.setdefault(task, str(values[0]))
             elif type is tracing.HANDLER_STARTED:
                 self._served[values[0], values[2]] = task
             elif type is tracing.CALL_STARTED:
                 self._types[worker, values[0]] = str(values[2])
+                about = dict(kinds_of(values[2], values[4]))
+                if "fork" in about and called(values[2], values[4]).endswith("REMOTE_CALL"):
+                    self._made.setdefault(about["rref"], (worker, values[0]))
+            elif type is tracing.CONTEXT_CREATED:
+                if made_by(values[0])[0] == worker and (place := (places or {}).get(number)):
+                    self.begun.setdefault(values[0], place)
             elif type is tracing.TASK_STARTED:
                 self._tasks[task] = (worker, str(values[0]), values[2])
             if worker >= 0 and task and (task not in self._tasks or self._tasks[task][2] < 0):
@@ -180,15 +252,44 @@ class Names:
         """A message in a picture."""
         function = self.function_of(type, src, dst, id)
         if not function:
-            return type.lower().replace("_", " ")
+            return type_named(type)
         return f"reply of {function}" if type in _REPLIES else function
 
-    def task(self, task: int, worker: int = -1) -> str:
-        """``worker``: the one that it worked for, if that is known better than by the event of its start."""
+    def context(self, id: int) -> str:
+        """A context, and the line that has begun it, where that was noted."""
+        place = self.begun.get(id)
+        return context_named(self.workers, id) + (f" ({place})" if place else "")
+
+    def about(self, type: str, about: Sequence[Any]) -> list[str]:
+        """What a message is about, thing by thing."""
+        return [self.thing(kind, value) for kind, value in kinds_of(type, about)]
+
+    def thing(self, kind: str, value: Any) -> str:
+        """Something that has an id. ``kind``: as in :data:`_ABOUT`."""
+        if kind == "context":
+            return context_named(self.workers, value)
+        if kind == "message" and value >= 0:
+            maker, before = made_by(value)
+            return f"autograd message {before} of {self.worker(maker)}"
+        if kind == "of":
+            return type_named(value)
+        if kind in ("rref", "fork", "child"):
+            return f"{'RRef' if kind == 'rref' else kind} {value[1]} of {self.worker(value[0])}"
+        if kind in ("group", "number", "tag"):
+            return f"{'process group' if kind == 'group' else kind} {value}"
+        return str(value).partition("\n")[0]
+
+    def maker(self, rref: tuple[int, int]) -> str:
+        """The function whose result a reference is to; "" where that is not known."""
+        return self.function(*self._made[rref]) if rref in self._made else ""
+
+    def task(self, task: int, worker: int = -1, *, where: bool = True) -> str:
+        """``worker``: the one that it worked for, if that is known better than by the event of its start; told with
+        it if ``where``."""
         started_on, name, cause = self._tasks.get(task, (-1, "", -1))
         worker = worker if worker >= 0 else started_on
         role: Role = "request" if cause >= 0 else "thread"
         if self._mains.get(worker) == task or not name:
             role = "main"
-        where = "" if worker < 0 else self.worker(worker)
-        return task_named(role, where, name, self.functions.get(task, ""))
+        on = self.worker(worker) if where and worker >= 0 else ""
+        return task_named(role, on, name, self.functions.get(task, ""))

@@ -22,7 +22,6 @@ from squall.real import tracing
 if TYPE_CHECKING:
     import networkx as nx
 
-_COUNTER_BITS = 48
 _RESPONSES = ("RET", "RESP", "ACK", "EXCEPTION")
 
 
@@ -288,7 +287,9 @@ class _Builder:
             return key
         history, names = self._history, self._names
         started = history.passes.get((worker, context), -1)
-        label = f"the backward pass of context {_id(context)} on {names.worker(worker)}"
+        label = (
+            f"the backward pass of the {names.thing('context', context)} on {names.worker(worker)}"
+        )
         self._node(key, "pass", label, worker, event=started)
         for (src, id), (_, _, _, type) in history.calls.items():
             request = history.messages.get((src, id, False), [])
@@ -299,9 +300,8 @@ class _Builder:
             return key
         for message, to in history.unfed.get((worker, context), {}).items():
             gradients = ("gradients", worker, message)
-            label = (
-                f"gradients for autograd message {_id(message)}, which went to {names.worker(to)}"
-            )
+            told = names.thing("message", message)
+            label = f"gradients for {told}, which went to {names.worker(to)}"
             sent = history.gradients(worker, to, context, message)
             lack = f"{names.worker(to)} has sent none: nothing there has computed them"
             if sent is not None:
@@ -322,7 +322,3 @@ def to_json(graph: nx.DiGraph[Any]) -> dict[str, Any]:
             for one, other, data in graph.edges(data=True)
         ],
     }
-
-
-def _id(value: int) -> str:
-    return f"{value >> _COUNTER_BITS}.{value & ((1 << _COUNTER_BITS) - 1)}"

@@ -205,7 +205,7 @@ def test_hovering_over_a_message_tells_of_it(visit: Visit) -> None:
     page = visit(step())
     page.hover(*page.pixel(heads_of(page, "gradient"), 0))
     said = page.js("return document.querySelector('.hoverlayer').textContent")
-    for words in ("backward autograd", "from", "bytes", "arrived after", "set off by"):
+    for words in ("message with gradients", "from", "bytes", "arrived after", "set off by"):
         assert words in said
 
 
@@ -348,7 +348,7 @@ def test_another_pass_can_be_picked(visit: Visit) -> None:
     drawn = page.js("return squall.drawn")
     options[2].click()
     page.settle(drawn, "graph")
-    assert "pass 2 in context" in page.browser.find_element(By.ID, "notes").text
+    assert "pass 2 in the 3rd context of worker0" in page.browser.find_element(By.ID, "notes").text
 
 
 # -- the table and the summary --------------------------------------------------------------------

@@ -134,7 +134,7 @@ def test_a_page_says_what_its_words_mean(visit: Visit) -> None:
     summary = page.browser.find_elements(By.CSS_SELECTOR, "summary")[-1]
     assert summary.text == "what the words mean"
     summary.click()
-    assert "fork 2:10" in page.browser.find_element(By.CSS_SELECTOR, ".words").text
+    assert "fork 10 of worker2" in page.browser.find_element(By.CSS_SELECTOR, ".words").text
     page.open("work")
     assert "waiting for messages" in page.browser.find_element(By.ID, "notes").text
 

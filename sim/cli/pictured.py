@@ -58,7 +58,7 @@ class Bar:
 
 def picture_script(asked: ScriptRun, bar: Bar) -> Recording:
     """Run a script. Raises :class:`BadInput`."""
-    from squall.sim.pictures.recording import recording
+    from squall.sim.pictures.recording import planned, recording
     from squall.sim.scenarios.engines import ENGINES
     from squall.sim.world.call_lines import CallLines
     from squall.sim.world.watch import watching
@@ -72,6 +72,7 @@ def picture_script(asked: ScriptRun, bar: Bar) -> Recording:
             ran = ENGINES[scenario.engine].run(scenario, stdout=sys.stderr)
     run = recording(ran, title=str(asked.script), replay=asked.command(), **noted.found)
     run.facts |= {"latency": asked.latency}
+    run.planned = planned(run, scenario)
     return run
 
 

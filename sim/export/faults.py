@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from typing import TypeVar
 
 from squall.sim.export.text import WIDTH
-from squall.sim.faults.fault import Fault
 from squall.sim.faults.on_stock import StockSettings
 from squall.sim.faults.plan import Plan
 from squall.sim.world.schedule import FIFO
@@ -25,9 +23,9 @@ def settings_of(plan: Plan, rpc_timeout_s: float) -> tuple[StockSettings, list[s
     for _, _, item in plan.items():
         instead = item.on_stock(settings)
         if instead is None:
-            left.append(in_words(item))
+            left.append(item.told({}))
         else:
-            done.append(in_words(item) + (f" (here: {instead})" if instead else ""))
+            done.append(item.told({}) + (f" (here: {instead})" if instead else ""))
     lines: list[str] = []
     if done:
         lines += ["", "What goes wrong:", *_listed(done)]
@@ -37,16 +35,6 @@ def settings_of(plan: Plan, rpc_timeout_s: float) -> tuple[StockSettings, list[s
     if plan.schedule != FIFO:
         lines += ["", f"Under squall tasks ran in the order {plan.schedule.order}."]
     return settings, lines
-
-
-def in_words(item: Fault) -> str:
-    """An item of a plan in a line: its kind, what that does, and its values."""
-    values = [
-        f"{field.name}={getattr(item, field.name)!r}"
-        for field in fields(item)
-        if field.name not in ("kind", "id") and getattr(item, field.name) != field.default
-    ]
-    return f"{item.kind}({', '.join(values)})"
 
 
 def _listed(items: Iterable[str]) -> list[str]:

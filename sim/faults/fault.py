@@ -7,6 +7,7 @@ A kind is a module in ``sim/faults/kinds/`` with
   :class:`~squall.sim.faults.links.LinkFault`, :class:`~squall.sim.faults.workers.WorkerFault`,
   :class:`~squall.sim.faults.inner.ErrorFault`), whose docstring is its line in docs/faults.md
   and whose fields have the types of sim/faults/limits.py;
+- what it does in words, ``told``, or for most bases ``done_to``;
 - its :class:`Effect`, unless that of its base does;
 - how a seed draws it, if it does (:func:`squall.sim.faults.choices.drawn`).
 """
@@ -81,6 +82,10 @@ class Fault:
 
     def __post_init__(self) -> None:
         check_made(self)
+
+    def told(self, names: Mapping[int, str]) -> str:
+        """What it does, in words. ``names``: of workers."""
+        raise NotImplementedError
 
     def problem(self) -> Problem | None:
         """A field whose value makes no sense beside the others', and why; None if all do."""

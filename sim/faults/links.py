@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from squall.sim.faults.fault import Effect, Fault, Group, Injection, Judge
 from squall.sim.faults.limits import Cut, Problem, Rank, Seconds, window_problem
+from squall.sim.faults.words import ends, window
 from squall.sim.world import rules
 
 if TYPE_CHECKING:
@@ -24,6 +26,18 @@ class LinkFault(Fault):
     dst: Rank | None = None
     from_s: Seconds = 0.0
     until_s: Seconds | None = None
+
+    def where(self, names: Mapping[int, str]) -> str:
+        """The links, in words. ``names``: of workers."""
+        which = "every" if self.src is None or self.dst is None else "the"
+        return f"{which} link{ends(self.src, self.dst, names)}"
+
+    def told(self, names: Mapping[int, str]) -> str:
+        return self.done_to(self.where(names)) + window(self.from_s, self.until_s)
+
+    def done_to(self, links: str) -> str:
+        """What is done to ``links``, in words."""
+        raise NotImplementedError
 
     def problem(self) -> Problem | None:
         return window_problem(self.from_s, self.until_s)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from pydantic import ConfigDict
 
+from squall.model.events.names import ordinal, type_named
 from squall.real.rpc.message_type import RESPONSE_FLAG, MessageType
 from squall.sim.faults.fault import Effect, Fault, Group, Injection, check_made
 from squall.sim.faults.limits import (
@@ -23,12 +24,16 @@ from squall.sim.faults.limits import (
     window_problem,
 )
 from squall.sim.faults.on_stock import NAMED
+from squall.sim.faults.words import ends, listed, window
 from squall.sim.world.rules import Verdict
 from squall.sim.world.streams import NamedStream
 from squall.sim.world.trace import Event
 
 if TYPE_CHECKING:
     from squall.real.rpc.message import Message
+
+
+_NOUNS: dict[Direction, str] = {"any": "message", "request": "request", "response": "reply"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +56,14 @@ class Selector:
 
     def __post_init__(self) -> None:
         check_made(self)
+
+    def which(self, names: Mapping[int, str]) -> str:
+        """The messages, in words. ``names``: of workers."""
+        noun = " or ".join(map(type_named, self.types)) or _NOUNS[self.direction]
+        which = f"the {listed([ordinal(n) for n in self.nth])}" if self.nth else "every"
+        sent = window(self.from_s, self.until_s)
+        sent = f" sent{sent}" if sent else ""
+        return f"{which} {noun}{ends(self.src, self.dst, names)}{sent}"
 
     def problem(self) -> Problem | None:
         """What is wrong with it, if anything."""
@@ -75,6 +88,14 @@ class MessageFault(Selector, Fault):
 
     probability: Probability = 1.0
     id: Id = 0
+
+    def told(self, names: Mapping[int, str]) -> str:
+        chance = f", with probability {self.probability:g}" if self.probability < 1 else ""
+        return self.done_to(self.which(names)) + chance
+
+    def done_to(self, which: str) -> str:
+        """What is done to ``which`` messages, in words."""
+        raise NotImplementedError
 
     def verdict(self, hit: Hit) -> Verdict | None:
         """What becomes of a message."""

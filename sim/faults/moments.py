@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from pydantic import ConfigDict
 
+from squall.model.events.names import event_named, ordinal, type_named, worker_named
 from squall.model.program.made import Checked, check_fields
 from squall.model.program.strict_json import MadeError
 from squall.real import tracing
@@ -39,6 +40,12 @@ class Moment(Checked):
     worker: Rank | None = None
     nth: Count = 1
     type: MessageTypeName | None = None
+
+    def told(self, names: Mapping[int, str]) -> str:
+        """The moment, in words. ``names``: of workers."""
+        about = "" if self.type is None else f" ({type_named(self.type)})"
+        where = "" if self.worker is None else f" on {worker_named(names, self.worker)}"
+        return f"the {ordinal(self.nth)} '{event_named(self.event)}'{about}{where}"
 
     def __post_init__(self) -> None:
         check_fields(self)

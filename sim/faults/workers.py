@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
+from squall.model.events.names import worker_named
 from squall.sim.faults.fault import Effect, Fault, Group
 from squall.sim.faults.limits import Rank, Seconds
 from squall.sim.faults.moments import Moment
@@ -23,6 +24,18 @@ class WorkerFault(Fault):
     worker: Rank
     at_s: Seconds = 0.0
     moment: Moment | None = None
+
+    def told(self, names: Mapping[int, str]) -> str:
+        when = f"{self.at_s:g} s"
+        if self.moment is not None:
+            when = (f"{when} " if self.at_s else "") + f"after {self.moment.told(names)}"
+        else:
+            when = f"at {when}"
+        return self.done_to(f"{worker_named(names, self.worker)} {when}")
+
+    def done_to(self, worker: str) -> str:
+        """What is done to ``worker``, who is told with when, in words."""
+        raise NotImplementedError
 
     def renumbered(self, ranks: Mapping[int, int]) -> Self | None:
         found = Fault.renumbered(self, ranks)

@@ -107,8 +107,8 @@ class Finding:
         if self.shrink_runs:
             lines.append(f"shrunk in {self.shrink_runs:,} runs to")
         rows = [("seed", str(small.seed)), ("latency", small.world.latency)]
-        width = max(len(name) for name, _ in [*rows, *expanded_plan(small.faults)])
-        rows += expanded_plan(small.faults)
+        rows += expanded_plan(small.faults, self.small.inner.names)
+        width = max(len(name) for name, _ in rows)
         lines += [f"  {name:<{width}}  {value}" for name, value in rows]
         errors = self.small.errors
         counted = [e for e in errors if self.strict or not of_a_fault(e.type, e.message)]

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from squall.model.checks.scripts import left_behind, of_a_fault
 from squall.model.events.kept import unended
-from squall.model.events.names import types_named, worker_named
+from squall.model.events.names import in_words, worker_named
 from squall.model.events.run import WRONG_GROUPS, ProcessError, Run, Violation
 from squall.sim.scripts.compat.guard import NotSimulatedError
 from squall.sim.scripts.raised import RankError
@@ -21,7 +21,6 @@ _FOR_CHILDREN = re.compile(
 )
 #: properties whose violations say what stands elsewhere in a run
 TOLD_ELSEWHERE = ("script", "progress", "gradients")
-_WORKER = re.compile(r"\bworker (\d+)\b")
 #: events that are named of violations that are alike
 _EVENTS_MOST = 6
 
@@ -52,11 +51,10 @@ def together(violations: Iterable[Violation], names: Mapping[int, str]) -> list[
         told = f", {len(every):,} times"
         if len(every) == 1:
             told = f": expected {every[0].expected}, seen {every[0].seen}"
-            told = _WORKER.sub(lambda match: worker_named(names, int(match[1])), told)
         events = [f"#{number}" for each in every for number in each.events]
         more = [f"and {len(events) - _EVENTS_MOST} more"] if len(events) > _EVENTS_MOST else []
         cited = f" (events {' '.join([*events[:_EVENTS_MOST], *more])})" if events else ""
-        lines.append(f"{property}: {types_named(what + where + told)}{cited}")
+        lines.append(f"{property}: {in_words(what + where + told, names)}{cited}")
     return lines
 
 
@@ -89,7 +87,7 @@ def problems(run: Run, errors: list[RankError], *, strict: bool) -> list[str]:
         found += [f"ranks still wait: {cause}", *(f"  {line}" for line in others)]
     if run.gradients is not None and run.gradients.equal is False:
         found.append("gradients differ from those of a single process")
-        found += [f"  {line}" for line in run.gradients.mismatches[:5]]
+        found += [f"  {in_words(line, run.names)}" for line in run.gradients.mismatches[:5]]
     is_leak = bool(run.leaked_rrefs or run.leaked_contexts) and not run.disturbed and not errors
     if is_leak:
         found += leaked(run)

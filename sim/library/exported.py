@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from squall.sim.export.faults import in_words
 from squall.sim.library.carried import opened
 from squall.sim.library.function import asked_of
 from squall.sim.library.rank import Asked
@@ -73,7 +72,7 @@ def function_script(scenario: Scenario, origin: str, out: str) -> str:
     if asked.join is not None:
         joined = f"rpc.init_rpc(f{asked.join!r}, rank=rank, world_size=WORKERS)"
         body = [joined, call, "rpc.shutdown()"]
-    faults = [in_words(item) for _, _, item in scenario.faults.items()]
+    faults = [item.told({}) for _, _, item in scenario.faults.items()]
     told = ["", "What went wrong under squall, too:", *(f"- {each}" for each in faults)]
     return _TEXT.format(
         what=name,

@@ -9,6 +9,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
+from squall.model.events.names import in_words
 from squall.model.events.run import Run as FinishedRun
 from squall.sim.library.errors import problems
 from squall.sim.library.hypotheses import outside
@@ -85,7 +86,7 @@ def _problems(scenario: Scenario, *, strict: bool) -> Problems:
     """What says what is wrong with a run of the scenario."""
     script = scenario.script
     if script is None:
-        return lambda run: [str(each) for each in run.violations]
+        return lambda run: [in_words(str(each), run.names) for each in run.violations]
 
     def found(run: FinishedRun) -> list[str]:
         errors = [rank_error(error, script.path) for error in run.errors]

@@ -18,7 +18,6 @@ from squall.sim.pictures.palette import (
 )
 from squall.sim.pictures.recording import Recording, recording
 from squall.sim.pictures.rows import Row, State, draw_rows
-from squall.sim.pictures.words import context_name
 
 OPEN = State("context there", PALE_SKY, "", SKY)
 ROOT = State("pass, begun here", BLUE)
@@ -48,8 +47,8 @@ def _rows(run: Recording) -> list[Row]:
     for number, (_, worker, _, type, values) in enumerate(run.records):
         if type is tracing.CONTEXT_CREATED:
             context = values[0]
-            label = f"{context_name(context)} on {run.name(worker)}"
-            about = about_context(run.name(context >> 48), context & (1 << 48) - 1)
+            label = f"{run.called.thing('context', context)} on {run.name(worker)}"
+            about = about_context(context, run.called.begun.get(context, ""))
             row = Row(label, worker, group=context, about=about)
             row.enter(number, OPEN)
             rows.append(row)
@@ -63,7 +62,8 @@ def _rows(run: Recording) -> list[Row]:
             if known is not None:
                 symbol, text = _MARKS[type]
                 other = values[1]
-                said = run.name(other) if type in _ABOUT_WORKERS else context_name(other)
+                known_worker = type in _ABOUT_WORKERS
+                said = run.name(other) if known_worker else run.called.thing("message", other)
                 known.marks.append((number, symbol, f"{text} {said}"))
     first: dict[object, int] = {}
     for row in rows:
@@ -86,13 +86,13 @@ def _rows(run: Recording) -> list[Row]:
 
 _ABOUT_WORKERS = (tracing.KNOWN_WORKER_ADDED, tracing.KNOWN_WORKER_REMOVED)
 _MARKS = {
-    tracing.SEND_ATTACHED: ("arrow-bar-left", "send function of message"),
-    tracing.RECV_ATTACHED: ("arrow-bar-left", "recv function of message"),
+    tracing.SEND_ATTACHED: ("arrow-bar-left", "send function of"),
+    tracing.RECV_ATTACHED: ("arrow-bar-left", "recv function of"),
     tracing.KNOWN_WORKER_ADDED: ("line-ns", "knows"),
     tracing.KNOWN_WORKER_REMOVED: ("line-ns", "no longer knows"),
-    tracing.SEND_DETACHED: ("x", "no gradients will come for message"),
-    tracing.GRADIENTS_RECEIVED: ("diamond", "gradients came in message"),
-    tracing.GRADIENTS_SENT: ("diamond", "gradients left in message"),
+    tracing.SEND_DETACHED: ("x", "no gradients will come for"),
+    tracing.GRADIENTS_RECEIVED: ("diamond", "gradients came for"),
+    tracing.GRADIENTS_SENT: ("diamond", "gradients left for"),
 }
 
 
@@ -107,7 +107,7 @@ def _pass(run: Recording, part: Part) -> Row:
         if part.roots
         else "it began here when the first gradient came"
     )
-    about = f"{how}; its gradients are those of context {context_name(part.context)}"
+    about = f"{how}; its gradients are those of the {run.called.context(part.context)}"
     row = Row(label, part.worker, group=part.context, height=0.4, about=about)
     row.enter(part.started, FAILED if part.error else (ROOT if part.roots else PART))
     row.ended = part.ended

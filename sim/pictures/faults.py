@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from squall.model.events.names import type_named
+from squall.model.events.names import event_named
 from squall.real import tracing
 from squall.sim.pictures.canvas import Canvas
 from squall.sim.pictures.palette import (
@@ -19,7 +19,7 @@ from squall.sim.pictures.palette import (
     YELLOW,
 )
 from squall.sim.pictures.recording import Recording
-from squall.sim.pictures.words import hover, table
+from squall.sim.pictures.words import hit, hover, how, table
 
 _SYMBOLS = {
     "crash": ("x", VERMILION),
@@ -100,12 +100,10 @@ def draw_faults(canvas: Canvas, rows: dict[int, float]) -> None:
                 ("when", hover(run, fault.first)),
                 ("worker", run.name(fault.worker) if fault.worker >= 0 else ""),
                 ("link", link),
-                ("message", type_named(fault.type) if fault.type else ""),
-                ("number", fault.nth or ""),
-                ("how", fault.detail),
-                ("item", fault.item),
+                ("message", hit(fault.nth, fault.type) if fault.type else ""),
+                ("how", how(fault.kind, fault.detail)),
             ],
-            head=f"fault: {fault.kind.replace('_', ' ')}",
+            head=f"fault: {event_named(fault.kind)}",
         )
         marks.setdefault(fault.kind, []).append(
             (fault.first, top - 0.5 if at is None else rows[at], text)
@@ -124,7 +122,7 @@ def draw_faults(canvas: Canvas, rows: dict[int, float]) -> None:
                 "color": color,
                 "line": {"width": 1.2, "color": BLACK if color != BLACK else MUTED},
             },
-            name=f"fault: {kind.replace('_', ' ')} ({len(found):,})",
+            name=f"fault: {event_named(kind)} ({len(found):,})",
         )
     for number in run.run.of(tracing.FAULTS_HEALED):
         canvas.shapes.append(
@@ -167,7 +165,7 @@ def _shade(
             "line": {"width": 0},
             "layer": "below",
             "label": {
-                "text": kind.replace("_", " "),
+                "text": event_named(kind),
                 "textposition": "top left",
                 "font": {"size": 10, "color": MUTED},
             },

@@ -55,12 +55,22 @@ class Flow:
 
 
 def name_of(run: Recording, flow: Flow) -> str:
-    """A message by the function that it calls or whose result it brings, or else by its type."""
+    """A message by the function that it calls or whose result it brings, or else by what it is."""
     return run.called.message(flow.type, flow.src, flow.dst, flow.id)
 
 
+def message_of(run: Recording, number: int) -> str:
+    """A message by its number."""
+    by_number: dict[int, Flow] | None = run.__dict__.get("_flows_by_number")
+    if by_number is None:
+        by_number = {flow.number: flow for flow in flows_of(run)}
+        run.__dict__["_flows_by_number"] = by_number
+    flow = by_number.get(number)
+    return f"message {number}" + (f": {name_of(run, flow)}" if flow is not None else "")
+
+
 def call_name(run: Recording, call: Call) -> str:
-    """A call by its function, and the line that makes it where that is known; or else by its type."""
+    """A call by its function, and the line that makes it where that is known; or else by what it asks for."""
     name = run.called.function(call.worker, call.id)
     place = run.places.get(call.started, "")
     name = name or request_named(call.inner)

@@ -51,7 +51,7 @@ def futures(run: object, *, clock: Clock = "auto") -> go.Figure:
 
 
 def _row(run: Recording, call: Call) -> Row:
-    label = f"{run.name(call.worker)} → {run.name(call.dst)}: {call_name(run, call)}"
+    label = f"{call_name(run, call)}: {run.name(call.worker)} → {run.name(call.dst)}"
     row = Row(label, call.worker, group=call.started)
     row.enter(call.started, THERE)
     request, reply = call.request, call.reply

@@ -48,13 +48,15 @@ ROLES = {
 }
 
 WORDS = (
-    ("context 2:0", "An autograd context, the gradients of one step: number 0 of those that worker 2 made."),
-    ("pass 1 in context 2:0", "A backward pass: the second that users started in this run, counted from 0, with "
-     "its gradients in context 2:0."),
+    ("1st context of worker2", "An autograd context, the gradients of one step: the first that worker2 began."),
+    ("pass 1 in the 1st context of worker2", "A backward pass: the second that users started in this run, counted from 0, "
+     "with its gradients in that context."),
     ("nodes of a pass", "All functions of autograd that the pass reached, on all workers: losses' root, operations, "
      "sends, recvs and leaves."),
-    ("RRef 0:3", "A remote reference: worker 0 asked for it, and gave it number 3. Its owner has the value."),
-    ("fork 2:10", "One worker's handle on an RRef: worker 2 gave it number 10. The owner keeps the value while there are forks."),
+    ("RRef 3 of worker0", "A remote reference: worker0 asked for it, and gave it number 3. Its owner has the value."),
+    ("fork 10 of worker2", "One worker's handle on an RRef: worker2 gave it number 10; RRefs and forks are counted together. "
+     "The owner keeps the value while there are forks."),
+    ("autograd message 4 of worker2", "Tensors that worker2 sent within a context, and what a send and a recv function belong to."),
     ("_gather_to_leader, _receive_broadcast", "Functions of the RPC library's own: how workers wait for each other in rpc.shutdown()."),
     ("send, recv", "The two ends of a message in the autograd graph. Gradients go from the recv back to the send."),
     ("critical path", "The chain of events that decided when the step ended: had one of them been earlier, "
@@ -63,15 +65,16 @@ WORDS = (
 )  # fmt: skip
 
 
-def about_id(kind: str, id: tuple[int, int], name: str) -> str:
-    """What ``RRef 0:3`` or ``fork 2:10`` is. ``name``: the worker that gave the number."""
+def about_id(kind: str, name: str) -> str:
+    """What an RRef or a fork is. ``name``: the worker that gave the number."""
     what = {
-        "RRef": "a remote reference; its owner has the value",
+        "rref": "a remote reference; its owner has the value",
         "fork": "one worker's handle on the RRef; the owner keeps the value while there are forks",
     }[kind]
-    return f"{kind} {id[0]}:{id[1]}: number {id[1]} that {name} gave, {what}"
+    return f"{what}; {name} gave the number"
 
 
-def about_context(name: str, count: int) -> str:
-    """What a context ``2:0`` is. ``name``: the worker that made it, ``count``: its number there."""
-    return f"autograd context {count} of those that {name} made: the gradients of one step"
+def about_context(id: int, place: str) -> str:
+    """What a context is. ``place``: the line that has begun it, if that is known."""
+    begun = f", begun at {place}" if place else ""
+    return f"an autograd context, the gradients of one step{begun}; its context_id is {id}"

@@ -22,7 +22,7 @@ from squall.sim.pictures.slider import (
     stops,
 )
 from squall.sim.pictures.spans import short_name
-from squall.sim.pictures.words import context_name, heading, hover, nothing, table
+from squall.sim.pictures.words import heading, hover, nothing, table
 
 #: nodes that are drawn at most, and that have their names beside them
 NODES_MOST = 5_000
@@ -156,7 +156,7 @@ def _hover(run: Recording, one: Pass, joint: nx.MultiDiGraph, place: Place) -> s
             ("worker", run.name(place[0])),
             ("what", f"{_ROLES[data['role']]}: {ROLES[data['role']]}"),
             ("dependencies", f"{data['dependencies']} counted by the engine"),
-            ("message", context_name(message) if message >= 0 else ""),
+            ("message", run.called.thing("message", message) if message >= 0 else ""),
             ("ran", hover(run, ran) if ran >= 0 else "never"),
             ("needed", "" if data["needed"] else "no: nothing asked for leads through it"),
         ],
@@ -240,7 +240,7 @@ def _layout(
     count = f"{len(joint):,} nodes on {len(workers)} workers, {sent:,} message{'' if sent == 1 else 's'} between them"
     ended = "" if one.root.ended >= 0 else " · it never ended"
     error = f" · error: {one.root.error}" if one.root.error else ""
-    text = f"pass {one.number} in context {context_name(one.context)}: {count}{ended}{error}"
+    text = f"pass {one.number} in the {run.called.context(one.context)}: {count}{ended}{error}"
     text = " · ".join([text, *notes])
     base: dict[str, Any] = dict(LAYOUT)
     return {

@@ -13,35 +13,14 @@ from typing import Any
 from rich.text import Text
 
 from squall.model.events.digest import Record
-from squall.model.events.names import Names
+from squall.model.events.names import Names, kinds_of, made_by
 from squall.real.tracing import MESSAGE_DELIVERED, MESSAGE_DROPPED, MESSAGE_SENT
 
-_COUNTER_BITS = 48
 # Okabe and Ito: told apart with any eyes.
 _WORKER_COLOURS = ("#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#f0e442", "#d55e00", "#0072b2")
 _MOST_SHOWN = 100
 _TEXT_SHOWN = 200
 
-_RREF_FORK = ("rref", "fork")
-#: what the ids in a message are, by its type; FORWARD_* name the wrapped message as well
-_ABOUT = {
-    "PYTHON_REMOTE_CALL": _RREF_FORK,
-    "SCRIPT_REMOTE_CALL": _RREF_FORK,
-    "REMOTE_RET": _RREF_FORK,
-    "RREF_USER_DELETE": _RREF_FORK,
-    "RREF_FORK_REQUEST": _RREF_FORK,
-    "RREF_CHILD_ACCEPT": ("fork",),
-    "PYTHON_RREF_FETCH_CALL": ("rref",),
-    "SCRIPT_RREF_FETCH_CALL": ("rref",),
-    "FORWARD_AUTOGRAD_REQ": ("context", "message", "of"),
-    "FORWARD_AUTOGRAD_RESP": ("context", "message", "of"),
-    "BACKWARD_AUTOGRAD_REQ": ("context", "message"),
-    "CLEANUP_AUTOGRAD_CONTEXT_REQ": ("context",),
-    "RREF_BACKWARD_REQ": ("context", "rref"),
-    "RUN_WITH_PROFILING_REQ": ("profiling", "of"),
-    "RUN_WITH_PROFILING_RESP": ("profiling", "of"),
-    "EXCEPTION": ("text",),
-}
 _IDS = frozenset({"context", "message"})
 #: in the log: what a worker's column shows for an event, and what that says; for others it is a dot
 LEGEND = {
@@ -177,10 +156,9 @@ def _name(worker: int) -> str:
 
 
 def _about(type: str, about: tuple[Any, ...]) -> str:
-    names = _ABOUT.get(type, ())
     return "".join(
-        f" {names[at]}={_shown(names[at], value)}" if at < len(names) else f" {_plain(value)}"
-        for at, value in enumerate(about)
+        f" {kind}={_shown(kind, value)}" if kind else f" {_plain(value)}"
+        for kind, value in kinds_of(type, about)
     )
 
 
@@ -192,7 +170,8 @@ def _id(value: Any) -> str:
     """An id of a context or an autograd message: who made it, and its counter there."""
     if not isinstance(value, int) or value < 0:
         return str(value)
-    return f"{value >> _COUNTER_BITS}.{value & ((1 << _COUNTER_BITS) - 1)}"
+    maker, before = made_by(value)
+    return f"{maker}.{before}"
 
 
 def _plain(value: Any) -> str:

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from squall.model.events.names import event_named, type_named
-from squall.real import tracing
+from squall.model.events.names import event_named
 from squall.sim.pictures.call_tree import call_tree
 from squall.sim.pictures.canvas import clock_of
 from squall.sim.pictures.causality import causes_of
@@ -20,12 +19,10 @@ from squall.sim.pictures.critical import steps_of
 from squall.sim.pictures.flows import flows_of
 from squall.sim.pictures.palette import BY_ITSELF, KINDS
 from squall.sim.pictures.recording import Recording
-from squall.sim.pictures.words import context_name
+from squall.sim.pictures.words import plain, told
 
 #: events of a run that a page shows as a whole at first, and what it shows of a longer one
 WHOLE_MOST, OPENED_MOST = 600, 400
-#: characters of an event's details that the table shows at most
-_DETAILS_MOST = 400
 
 
 def core(run: Recording, views: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -89,6 +86,11 @@ def events(run: Recording) -> dict[str, Any]:
         "names": list(map(event_named, types)),
         "type": _binary(codes),
         "task": _binary(tasks),
+        "tasks": {
+            int(task): plain(run.called.task(task, int(run.workers_of[number]), where=False))
+            for task, number in zip(*np.unique(tasks, return_index=True), strict=True)
+            if task
+        },
         "worker": _binary(run.workers_of),
         "before": _binary(causes.before),
         "elsewhere": _binary(causes.elsewhere),
@@ -116,61 +118,6 @@ def calls(run: Recording) -> dict[str, Any]:
         "kinds": [{"color": kind.color, "by_itself": kind in BY_ITSELF} for kind in KINDS],
         **{name: _binary(np.array(values, np.int32)) for name, values in columns.items()},
     }
-
-
-def told(run: Recording, number: int) -> str:
-    """The details of an event, with the function that it is about instead of the type of the message."""
-    _, worker, task, type, values = run.records[number]
-    names = run.called
-    function = ""
-    if type is tracing.TASK_STARTED:
-        text = details(type, values).partition(" parent=")[2]
-        return f"name={names.task(task, int(run.workers_of[number]))} parent={text}".replace(
-            "`", ""
-        )
-    if type is tracing.CALL_STARTED:
-        function = names.function(worker, values[0])
-    elif type in (tracing.MESSAGE_SENT, tracing.MESSAGE_DELIVERED, tracing.MESSAGE_DROPPED):
-        function = names.function_of(values[3], values[1], values[2], values[4])
-        function = function and names.message(values[3], values[1], values[2], values[4])
-    elif type in (tracing.HANDLER_STARTED, tracing.HANDLER_RESUMED, tracing.HANDLER_ENDED):
-        function = names.function(values[0], values[2])
-    place = run.places.get(number, "")
-    text = details(type, values, typed=not function)
-    return " ".join(filter(None, (function, f"({place})" if place else "", text)))
-
-
-def details(type: tracing.EventType, values: tuple[Any, ...], *, typed: bool = True) -> str:
-    """The values of an event in one line; ids of contexts and messages as maker:count. ``typed``: with types of
-    messages."""
-    said = []
-    for name, value in zip(type.fields, values, strict=True):
-        if not typed and name == "about":
-            value = tuple(item for item in value if not isinstance(item, str))
-        if value is None or value == () or (name == "type" and not typed):
-            continue
-        if name == "type":
-            said.append(type_named(value))
-            continue
-        if name == "context" or (name == "message" and isinstance(value, int) and value >= 0):
-            value = context_name(value)
-        elif name == "about" and isinstance(value, tuple):
-            value = ",".join(_id(item) for item in value)
-        elif (
-            isinstance(value, tuple) and len(value) == 2 and all(isinstance(v, int) for v in value)
-        ):
-            value = f"{value[0]}:{value[1]}"
-        said.append(f"{name}={value}")
-    text = " ".join(said)
-    return text if len(text) <= _DETAILS_MOST else text[: _DETAILS_MOST - 1] + "…"
-
-
-def _id(item: object) -> str:
-    if isinstance(item, int) and item >= 1 << 48:
-        return context_name(item)
-    if isinstance(item, tuple):
-        return ":".join(str(part) for part in item)
-    return str(item)
 
 
 def _binary(values: NDArray[Any]) -> dict[str, str]:

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from plotly.offline import get_plotlyjs
 
-from squall.model.events.names import type_named
+from squall.model.events.names import in_words, type_named
 from squall.sim.names import PlotlyFrom
 from squall.sim.pictures import glossary, packed
 from squall.sim.pictures.contexts import contexts
@@ -26,7 +26,6 @@ from squall.sim.pictures.recording import Recording, recording
 from squall.sim.pictures.rrefs import rrefs
 from squall.sim.pictures.space_time import space_time
 from squall.sim.pictures.waits import waits
-from squall.sim.pictures.words import context_name
 from squall.sim.pictures.work import work
 
 #: passes whose graphs a page holds at most: the largest ones
@@ -114,6 +113,7 @@ def page(
     tell("events")
     return TEMPLATES.get_template("page.html").render(
         run=run,
+        in_words=lambda text: in_words(str(text), run.called.workers),
         facts=_facts(run),
         cause=_cause(run),
         messages=_messages(run),
@@ -144,7 +144,7 @@ def _graphs(run: Recording) -> list[tuple[str, Callable[[], go.Figure]]]:
 
     return [
         (
-            f"pass {one.number} in context {context_name(one.context)}: {sizes[one.number]} nodes{of}",
+            f"pass {one.number} in the {run.called.context(one.context)}: {sizes[one.number]} nodes{of}",
             draw(one.number),
         )
         for one in shown

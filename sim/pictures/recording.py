@@ -51,6 +51,8 @@ class Recording:
     #: what decided that it fails, as ``squall why`` tells it, and the events that this is about, in words, where that
     #: is known; else a command that looks for it
     cause: str = ""
+    #: what was to go wrong, in words
+    planned: Sequence[str] = ()
     marks: dict[int, str] = field(default_factory=dict)
     why: str = ""
     #: the same as the checks see it
@@ -111,7 +113,8 @@ class Recording:
         asked = {
             (self.records[n][1], self.records[n][4][0]): name for n, name in self.functions.items()
         }
-        return Names(self.records, {worker: self.name(worker) for worker in self.workers}, asked)
+        names = {worker: self.name(worker) for worker in self.workers}
+        return Names(self.records, names, asked, self.places)
 
     @cached_property
     def last(self) -> int:
@@ -238,11 +241,17 @@ def _outcome(run: Run, violations: tuple[Violation, ...]) -> str:
     return "ok"
 
 
+def planned(run: Recording, scenario: Scenario) -> list[str]:
+    """What was to go wrong in a run of this scenario, in words."""
+    return [item.told(run.called.workers) for _, _, item in scenario.faults.items()]
+
+
 def explained(
     run: Recording, scenario: Scenario, words: Sequence[str], kept: Failure | None
 ) -> None:
-    """Add to a run of this scenario, which ``words`` name, what decided that it fails: what is ``kept`` with the failure,
-    if it fails as it did then."""
+    """Add to a run of this scenario, which ``words`` name, what was to go wrong, and what decided that it fails: what is
+    ``kept`` with the failure, if it fails as it did then."""
+    run.planned = planned(run, scenario)
     if run.ok:
         return
     if kept is not None and kept.why and scenario.expected.digest in (None, run.digest):

@@ -111,12 +111,15 @@ class _Lives:
                     found.append(row)
         return found
 
+    def _name(self, kind: str, id: Id) -> str:
+        function = self._run.called.maker(id) if kind == "rref" else ""
+        return self._run.called.thing(kind, id) + (f" ({function})" if function else "")
+
     def _owner(self, rref: Id, worker: int) -> Row:
         row = self._owners.get(rref)
         if row is None:
             row = self._owners[rref] = Row(
-                f"RRef {_text(rref)}", worker, group=rref,
-                about=about_id("RRef", rref, self._run.name(rref[0])),
+                self._name("rref", rref), worker, group=rref, about=about_id("rref", self._run.name(rref[0])),
             )  # fmt: skip
         if worker >= 0 and row.worker < 0:
             row.worker = worker
@@ -127,8 +130,7 @@ class _Lives:
         row = rows.get(id)
         if row is None:
             row = rows[id] = Row(
-                f"fork {_text(id)}", -1, group=rref, height=0.5,
-                about=about_id("fork", id, self._run.name(id[0])),
+                self._name("fork", id), -1, group=rref, height=0.5, about=about_id("fork", self._run.name(id[0])),
             )  # fmt: skip
         return row
 
@@ -203,7 +205,3 @@ class _Lives:
                 row.marks.append((flow.arrived, "triangle-up", f"{name} arrives<br>{text}"))
             elif flow.dropped >= 0:
                 row.marks.append((flow.dropped, "x", f"{name} is lost<br>{text}"))
-
-
-def _text(id: Id) -> str:
-    return f"{id[0]}:{id[1]}"

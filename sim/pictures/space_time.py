@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from squall.sim.pictures.canvas import DRAWN_MOST, WEBGL_FROM, Canvas, Clock, bands, faded, sample
 from squall.sim.pictures.causality import cone
 from squall.sim.pictures.faults import draw_faults
-from squall.sim.pictures.flows import Flow, call_name, calls_of, flows_of, name_of
+from squall.sim.pictures.flows import Flow, call_name, calls_of, flows_of, message_of
 from squall.sim.pictures.palette import BLACK, GRID, INK, KINDS, MUTED, ORANGE, PALE, SKY
 from squall.sim.pictures.recording import Recording, recording
 from squall.sim.pictures.words import hover, table
@@ -108,7 +108,7 @@ def _lanes(canvas: Canvas, rows: dict[int, float]) -> None:
 
 def describe(run: Recording, flow: Flow) -> str:
     """What hovering over a message says."""
-    cause = f"message {flow.cause}" if flow.cause >= 0 else "a task of its sender's own"
+    cause = message_of(run, flow.cause) if flow.cause >= 0 else "a task of its sender's own"
     more: list[tuple[str, object]] = []
     if flow.copy:
         more.append(("copy", f"number {flow.copy + 1} of the same message"))
@@ -120,17 +120,13 @@ def describe(run: Recording, flow: Flow) -> str:
             ("to", f"{run.name(flow.dst)} {hover(run, flow.end)}"),
             ("fate", flow.fate),
             ("size", f"{flow.size_bytes:,} bytes"),
-            ("call", f"id {flow.id}" if flow.id >= 0 else ""),
-            ("about", _about(flow)),
+            ("call", flow.id if flow.id >= 0 else ""),
+            ("about", ", ".join(run.called.about(flow.type, flow.about))),
             ("set off by", cause),
             *more,
         ],
-        head=f"message {flow.number}: {name_of(run, flow)}",
+        head=message_of(run, flow.number),
     )
-
-
-def _about(flow: Flow) -> str:
-    return ", ".join(str(item) for item in flow.about)
 
 
 def _arrows(canvas: Canvas, flows: list[Flow], rows: dict[int, float], webgl: bool) -> None:

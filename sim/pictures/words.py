@@ -1,15 +1,20 @@
-"""What pictures say in words: titles, texts for hovering, names and durations."""
+"""What pictures say in words: titles, texts for hovering, events, names and durations."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import plotly.graph_objects as go
 
+from squall.model.events.names import Names, event_named, ordinal, type_named
+from squall.real import tracing
 from squall.sim.pictures.flows import seconds
 from squall.sim.pictures.palette import LAYOUT, MUTED
 from squall.sim.pictures.recording import Recording
+
+#: characters of an event's details that are told at most
+_DETAILS_MOST = 400
 
 
 def heading(text: str) -> dict[str, Any]:
@@ -69,11 +74,138 @@ def table(rows: Iterable[tuple[str, object]], head: str = "") -> str:
     return "<br>".join(lines)
 
 
-def context_name(context: int) -> str:
-    """A context or autograd message id in few words: its maker and its count, ``2:0``."""
-    return f"{context >> 48}:{context & (1 << 48) - 1}"
-
-
 def duration(run: Recording, first: int, last: int) -> str:
     """How long it is from one event to another, for readers."""
     return seconds(run.time_s(last) - run.time_s(first))
+
+
+def plain(name: str) -> str:
+    """A name as pictures have it, which set no code apart."""
+    return name.replace("`", "")
+
+
+_MESSAGES = (tracing.MESSAGE_SENT, tracing.MESSAGE_DELIVERED, tracing.MESSAGE_DROPPED)
+_HANDLERS = (tracing.HANDLER_STARTED, tracing.HANDLER_RESUMED, tracing.HANDLER_ENDED)
+_OPERATIONS = (tracing.OPERATION_STARTED, tracing.OPERATION_ENDED)
+
+
+def told(run: Recording, number: int) -> str:
+    """The details of an event: the function that it is about and its line, where these are known, and its values."""
+    place = run.places.get(number, "")
+    what, *rest = [*_details(run, number), ""]
+    text = ", ".join(filter(None, (f"{what} ({place})".strip() if place else what, *rest)))
+    return text if len(text) <= _DETAILS_MOST else text[: _DETAILS_MOST - 1] + "…"
+
+
+def _details(run: Recording, number: int) -> Iterator[str]:
+    """What it is about first."""
+    _, worker, task, type, values = run.records[number]
+    names, value = run.called, dict(zip(type.fields, values, strict=True))
+    about = value.pop("about", ())
+    if type is tracing.TASK_STARTED:
+        yield plain(names.task(task, int(run.workers_of[number])))
+        if value["cause"] >= 0:
+            yield f"set off by message {value['cause']}"
+        return
+    if type in _MESSAGES:
+        src, dst = value.pop("src"), value.pop("dst")
+        kind, id = value.pop("type"), value.pop("id")
+        yield names.message(kind, src, dst, id)
+        yield f"{names.worker(src)} → {names.worker(dst)}"
+        yield f"message {value.pop('number')}"
+        yield f"call {id}" if id >= 0 else ""
+        yield from names.about(kind, about)
+    elif type is tracing.FAULT_INJECTED:
+        src, dst, at = value["src"], value["dst"], value["worker"]
+        yield event_named(value["kind"])
+        yield names.worker(at) if at >= 0 else ""
+        yield f"{names.worker(src)} → {names.worker(dst)}" if src >= 0 else ""
+        yield hit(value["nth"], value["type"]) if value["type"] else ""
+        yield how(value["kind"], value["detail"])
+        return
+    elif type is tracing.CALL_STARTED:
+        kind = value.pop("type")
+        yield plain(names.call(worker, value["id"]))
+        yield from (_said(names, type, *item) for item in value.items())
+        yield from names.about(kind, about)
+        return
+    elif type is tracing.CALL_ENDED:
+        yield plain(names.call(worker, value["id"]))
+    elif type in _HANDLERS:
+        yield plain(names.call(value["src"], value["id"]))
+        del value["type"]
+    elif type in _OPERATIONS:
+        yield f"{value.pop('kind')} {value.pop('number')}"
+    yield from (_said(names, type, *item) for item in value.items())
+
+
+def _said(names: Names, type: tracing.EventType, field: str, value: Any) -> str:
+    """One value of an event; "" where it says nothing."""
+    if value is None or value == () or value == "" or value is False:
+        return ""
+    if field in ("src", "dst", "to", "sender", "known", "owner", "parent"):
+        return _WORKERS[field].format(names.worker(value)) if value >= 0 else ""
+    if field in ("context", "message", "rref", "fork", "child", "group"):
+        return names.thing(field, value)
+    said = _VALUES.get(field)
+    if said is not None:
+        return said(value)
+    return f"{field.replace('_', ' ')} {value}"
+
+
+_WORKERS = {
+    "src": "from {}",
+    "dst": "to {}",
+    "to": "to {}",
+    "sender": "from {}",
+    "known": "{}",
+    "owner": "of {}",
+    "parent": "given by {}",
+}
+_VALUES: dict[str, Callable[[Any], str]] = {
+    "id": "call {}".format,
+    "type": type_named,
+    "size_bytes": "{:,} bytes".format,
+    "latency_s": lambda value: f"after {seconds(value)}",
+    "delay_s": lambda value: f"in {seconds(value)}",
+    "timeout_s": lambda value: f"timeout {seconds(value)}" if value > 0 else "without a timeout",
+    "name": str,
+    "outcome": str,
+    "reason": str,
+    "error": lambda value: f"error: {str(value).strip().partition(chr(10))[0]}",
+    "number": "node {}".format,
+    "tensors": lambda count: f"{count} tensor{'' if count == 1 else 's'}",
+    "nodes": lambda value: f"{len(value)} nodes",
+    "graph": lambda value: "",
+    "retain_graph": lambda value: "the graph is kept",
+}
+
+
+#: by kind of fault: how it was done; what is not here says it in text, or has come so many seconds later
+_HOW: dict[str, Callable[[Any], str]] = {
+    "allocation": "node {}".format,
+    "clock_skew": lambda skew: f"{seconds(skew[0])} ahead, {skew[1]:g} times as fast",
+    "corrupt": "{} bytes changed".format,
+    "crash": lambda how: f"its peers {'do not notice' if how == 'silent' else 'see it at once'}",
+    "duplicate": lambda after: f"again after {', '.join(map(seconds, after))}",
+    "pause": lambda value: f"for {seconds(value)}",
+    "pool_size": "{} threads".format,
+    "raise": lambda text: event_named(str(text)),
+    "reset": "after {:.0%} of its way".format,
+    "slow_cpu": "{:g} times slower".format,
+    "slow_start": lambda value: f"{seconds(value)} after the others",
+}
+
+
+def how(kind: str, detail: Any) -> str:
+    """How a fault was done: by how many seconds, how often, ..."""
+    if detail is None:
+        return ""
+    if kind in _HOW:
+        return _HOW[kind](detail)
+    return f"{seconds(detail)} later" if isinstance(detail, float) else str(detail)
+
+
+def hit(nth: int, type: str) -> str:
+    """The message that a fault hit, of those of its type on its link."""
+    return f"the {ordinal(nth)} {type_named(type)} on this link" if nth else type_named(type)

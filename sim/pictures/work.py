@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from squall.sim.pictures.canvas import Canvas, Clock, Fill, bands, sample
 from squall.sim.pictures.critical import critical_path, told
-from squall.sim.pictures.flows import Task, tasks_of
+from squall.sim.pictures.flows import Task, message_of, tasks_of
 from squall.sim.pictures.glossary import about_function
 from squall.sim.pictures.palette import BLACK
 from squall.sim.pictures.recording import Recording, recording
@@ -27,7 +27,7 @@ from squall.sim.pictures.spans import (
     Span,
     spans_of,
 )
-from squall.sim.pictures.words import context_name, duration, hover, table
+from squall.sim.pictures.words import duration, hover, plain, table
 
 #: beyond so many bars they are thick lines, drawn by WebGL
 BARS_MOST = 4_000
@@ -187,13 +187,13 @@ def _hover(run: Recording, span: Span) -> str:
     how_long = "it never ended" if span.open else duration(run, span.first, span.last)
     return table(
         [
-            ("task", f"{span.task}, {run.called.task(span.task, task.worker)}"),
+            ("task", plain(run.called.task(span.task, task.worker))),
             ("from", hover(run, span.first)),
             ("to", hover(run, span.last)),
             ("for", how_long),
             ("", span.detail),
             ("", about_function(span.label)),
-            ("set off by", f"message {task.cause}" if task.cause >= 0 else ""),
+            ("set off by", message_of(run, task.cause) if task.cause >= 0 else ""),
         ],
         head=f"{span.activity.name} {span.label}".strip(),
     )
@@ -204,6 +204,7 @@ def _draw_critical(canvas: Canvas, context: int | None, rows: dict[int, float]) 
     path = critical_path(run, context=context)
     if path is None or not path.hops:
         return
+    step = run.called.context(path.context)
     events: list[int] = []
     y: list[float | None] = []
     texts: list[str] = []
@@ -234,6 +235,4 @@ def _draw_critical(canvas: Canvas, context: int | None, rows: dict[int, float]) 
             meta={"events": True},
         )
     )
-    canvas.note(
-        f"critical path of the step in context {context_name(path.context)}: {told(run, path)}"
-    )
+    canvas.note(f"critical path of the step in the {step}: {told(run, path)}")

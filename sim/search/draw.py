@@ -17,6 +17,7 @@ fail; ``rough`` has some kinds of everything; ``storm`` many kinds at high rates
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from functools import partial
 from typing import NamedTuple
@@ -388,8 +389,9 @@ def _retrying(program: Program) -> Program:
     return replace(program, trainers=trainers)
 
 
-def expanded(scenario: Scenario) -> list[tuple[str, str]]:
-    """Everything that a scenario has drawn, as names and values: for reports."""
+def expanded(scenario: Scenario, names: Mapping[int, str] | None = None) -> list[tuple[str, str]]:
+    """Everything that a scenario has drawn, as names and values: for reports. ``names``: see
+    :func:`expanded_plan`."""
     program, plan, world = scenario.program, scenario.faults, scenario.world
     if program is None:
         rows = [("seed", str(scenario.seed)), ("profile", scenario.profile or "none")]
@@ -398,7 +400,7 @@ def expanded(scenario: Scenario) -> list[tuple[str, str]]:
             rows += [
                 (name, str(value)) for name, value in asdict(training).items() if name != "seed"
             ]
-        return [*rows, ("latency", world.latency), *expanded_plan(plan)]
+        return [*rows, ("latency", world.latency), *expanded_plan(plan, names)]
     steps = [step for _, _, step in program.steps]
     rows = [
         ("seed", str(scenario.seed)),
@@ -410,11 +412,12 @@ def expanded(scenario: Scenario) -> list[tuple[str, str]]:
         ("latency", world.latency),
         ("call timeout", f"{world.rpc_timeout_s:g} s"),
     ]
-    return rows + expanded_plan(plan)
+    return rows + expanded_plan(plan, names)
 
 
-def expanded_plan(plan: Plan) -> list[tuple[str, str]]:
-    """The order of a plan and its items, as names and values."""
+def expanded_plan(plan: Plan, names: Mapping[int, str] | None = None) -> list[tuple[str, str]]:
+    """The order of a plan and its items, as names and values: of an item its place in the plan and its fields, or,
+    with the ``names`` of workers, what it does in words."""
     schedule = plan.schedule
     order: str = schedule.order
     if order == "pct":
@@ -424,12 +427,15 @@ def expanded_plan(plan: Plan) -> list[tuple[str, str]]:
         return rows
     heal = "never" if plan.heal_s is None else f"after {plan.heal_s:g} s"
     rows.append(("faults end", heal))
+    if names is not None:
+        said = [item.told(names) for _, _, item in plan.items()]
+        return [*rows, *zip(["faults", *[""] * (len(said) - 1)], said, strict=True)]
     for group, at, item in plan.items():
         values = {
             field.name: getattr(item, field.name)
             for field in fields(item)
             if field.name not in ("kind", "id") and getattr(item, field.name) != field.default
         }
-        said = ", ".join(f"{name}={value}" for name, value in values.items())
-        rows.append((f"{group}[{at}]", f"{item.kind} {said}".rstrip()))
+        text = ", ".join(f"{name}={value}" for name, value in values.items())
+        rows.append((f"{group}[{at}]", f"{item.kind} {text}".rstrip()))
     return rows

@@ -16,10 +16,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from squall.model.events.names import event_named
 from squall.sim.names import PlotlyFrom
-from squall.sim.pictures.packed import told
 from squall.sim.pictures.page import page
 from squall.sim.pictures.recording import Recording, explained, facts_of, recording
+from squall.sim.pictures.words import told
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.keeping import kept_failure
 from squall.sim.scenarios.own import read_scenario_file
@@ -86,9 +87,9 @@ def compare(one: Path, other: Path, scripts: bool) -> str:
 def _line(run: Recording, number: int) -> str | None:
     if number >= len(run):
         return None
-    time_s, worker, task, type, _ = run.records[number]
+    time_s, worker, _, type, _ = run.records[number]
     where = f"{run.name(worker)} " if worker >= 0 else ""
-    return f"t={time_s:.6f} {where}task {task} {type.name} {told(run, number)}"
+    return f"t={time_s:.6f} {where}{event_named(type.name)}: {told(run, number)}"
 
 
 def answer(connection: Connection, work: Callable[..., str], *args: Any) -> None:

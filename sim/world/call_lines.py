@@ -8,19 +8,20 @@ from typing import Any
 
 from squall.real.rpc import calls
 from squall.real.rpc.called import name_of_call
-from squall.real.tracing import CALL_STARTED, OPERATION_STARTED, PASS_STARTED
+from squall.real.tracing import CALL_STARTED, CONTEXT_CREATED, OPERATION_STARTED, PASS_STARTED
 from squall.sim.world.places import WRAPPERS, is_library, user_frame, user_line
 from squall.sim.world.watch import Watcher
 
 #: functions that make a call of a function, which they have in a variable ``func``
 _MAKERS = frozenset(each.__code__ for each in (calls._invoke_rpc, calls.begin_remote))
+_NOTED = (CALL_STARTED, CONTEXT_CREATED, PASS_STARTED, OPERATION_STARTED)
 #: functions that call what they are given
 _ASKED = ("rpc_sync", "rpc_async", "remote")
 
 
 class CallLines(Watcher):
-    """``functions`` and ``places`` are by the events at which calls begin, ``places`` also by those at which passes and
-    operations of groups do. Of calls that workers of the compiled engine make, nothing is seen here."""
+    """``functions`` and ``places`` are by the events at which calls begin, ``places`` also by those at which contexts,
+    passes and operations of groups do. Of calls that workers of the compiled engine make, nothing is seen here."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +34,7 @@ class CallLines(Watcher):
         return {"functions": self.functions, "places": self.places}
 
     def event(self, record: tuple[Any, ...]) -> None:
-        if record[3] in (CALL_STARTED, PASS_STARTED, OPERATION_STARTED):
+        if record[3] in _NOTED:
             frame = sys._getframe(1)
             self.places[self._events] = user_line(frame)
             if record[3] is CALL_STARTED:

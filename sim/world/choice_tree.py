@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from squall.model.events.names import type_named
 from squall.sim.world.choosing import Chooser, Dependence, Entry, Footprint, Grain
 from squall.sim.world.delivery import Delivery
 from squall.sim.world.primitives import SimTask
@@ -93,7 +94,7 @@ def in_words(entry: Entry) -> str:
     event = entry.event
     if isinstance(event, Delivery):
         message = event.message
-        return f"{message.type.name} {message.src}→{message.dst}"
+        return f"{type_named(message.type.name)} {message.src}→{message.dst}"
     owner = getattr(event, "worker", None)
     whose = "" if owner is None else f"{owner.name}: "
     return f"{whose}{event.name if isinstance(event, SimTask) else 'timer'}"

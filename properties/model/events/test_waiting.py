@@ -133,7 +133,7 @@ def test_a_pass_that_is_never_fed_is_explained() -> None:
         run = next(r for r in map(play, map(draw, range(300))) if r.hangs and r.waiting)
     cause = run.why()[0]
     assert (
-        "waits for the backward pass of context" in cause
+        "waits for the backward pass of the 1st context of worker" in cause
         and "gradients for autograd message" in cause
     )
     assert cause.endswith(" has sent none: nothing there has computed them")

@@ -22,6 +22,7 @@ import random
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from squall.model.events.names import type_named
 from squall.real.rpc.message import Message
 from squall.sim.faults.choices import ALL_TYPES, Choices, drawn
 from squall.sim.faults.fault import Effect, Injection
@@ -35,6 +36,9 @@ class SlowType(LinkFault):
 
     kind: Literal["slow_type"] = "slow_type"
     type: MessageTypeName
+
+    def done_to(self, links: str) -> str:
+        return f"lets each {type_named(self.type)} on {links} take twice as long"
 
     def at_work(self, name: str, injection: Injection) -> Effect[Any]:
         return _Twice(self, name, injection)

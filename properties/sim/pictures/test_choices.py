@@ -35,7 +35,7 @@ def test_each_execution_is_a_path() -> None:
 def test_the_first_choice_is_between_both_calls() -> None:
     tree, _ = grown()
     first = next(choice for choice in tree.root.walk() if len(choice.enabled) > 1)
-    assert [words for _, words in first.enabled] == ["PYTHON_CALL 0→1", "PYTHON_CALL 0→1"]
+    assert [words for _, words in first.enabled] == ["call of a Python function 0→1"] * 2
 
 
 @pytest.mark.parametrize("reduced", [True, False])

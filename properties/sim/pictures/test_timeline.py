@@ -137,7 +137,7 @@ def test_a_message_says_what_it_is_about() -> None:
         t for t in named(pictures.space_time(run), "gradient") if t.hovertext and t.marker.symbol
     ]
     said = next(text for text in heads.hovertext if f"message {gradient.number}:" in text)
-    for words in ("backward autograd req", "worker0", "worker1", "bytes", "1 ms", "set off by"):
+    for words in ("message with gradients", "worker0", "worker1", "bytes", "1 ms", "set off by"):
         assert words in said
 
 
@@ -307,7 +307,7 @@ def test_messages_join_the_graphs_of_workers() -> None:
 def test_an_rref_and_its_forks_live_in_rows_of_their_own() -> None:
     figure = pictures.rrefs(confirmation())
     labels = list(figure.layout.yaxis.ticktext)
-    assert labels[0] == "RRef 0:0 at worker2"
+    assert labels[0] == "RRef 0 of worker0 (scaled) at worker2"
     assert [label.rpartition(" on ")[2] for label in labels[1:]] == ["worker0", "worker1"]
     assert len(named(figure, VALUE.name)[0].y) == 1
     assert len(named(figure, CONFIRMED.name)[0].y) == 2

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from squall.model.events.names import type_named
+from squall.properties.sim.pictures.test_call_tree import NESTED
+from squall.properties.support.playing import write
+from squall.properties.support.scripts import run_file
 from squall.properties.support.timeline_runs import training
 from squall.real.rpc import all_gather, rref_proxy
 from squall.real.rpc.message_type import MessageType
@@ -15,8 +24,11 @@ from squall.sim.pictures import glossary, slider
 from squall.sim.pictures.critical import LATENCY, critical_path, shares, told
 from squall.sim.pictures.packed import WHOLE_MOST, events, opening
 from squall.sim.pictures.passes import joint_graph, nodes_of, passes
+from squall.sim.pictures.recording import explained
 from squall.sim.scenarios.replay import replay
-from squall.sim.search.draw import draw
+from squall.sim.search.draw import Settings, draw
+from squall.sim.world.call_lines import CallLines
+from squall.sim.world.watch import watching
 
 
 def test_shares_are_all_of_the_critical_path() -> None:
@@ -70,9 +82,10 @@ def test_hovering_tells_what_ids_are() -> None:
         return " ".join(str(text) for t in figure.data for text in (t.hovertext or ()))  # type: ignore[attr-defined]
 
     said = texts(pictures.rrefs(replay(draw(204))))
-    assert re.search(r"fork \d+:(\d+): number \1 that worker\d gave, one worker's handle", said)
+    assert re.search(r"fork \d+ of (worker\d) .{,600}; \1 gave the number", said)
     said = texts(pictures.contexts(run))
     assert "the gradients of one step" in said and "a user called backward() here" in said
+    assert "1st context of worker0 on worker2" in said and "its context_id is 0" in said
 
 
 @pytest.mark.parametrize(
@@ -109,6 +122,79 @@ def test_messages_and_events_are_told_in_words() -> None:
     assert {"function started", "message delivered", "task ended"} <= set(said["names"])
     assert len(said["names"]) == len(said["types"])
     assert not any(type.name in text for type in MessageType for text in said["text"])
-    assert any(
-        text.startswith("number=") and "release of a context" in text for text in said["text"]
+    sent = "release of a context, worker1 → worker2, message 28, call 6, 1st context of worker0, 8 bytes"
+    assert sent in said["text"]
+    assert {"main", "scaled", "the release of a context"} <= set(said["tasks"].values())
+
+
+GROUP = """
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    dist.all_reduce(torch.ones(3))
+    if dist.get_rank():
+        dist.send(torch.ones(2), 0)
+    else:
+        dist.recv(torch.zeros(2), 1)
+    dist.destroy_process_group()
+"""
+#: types of messages, pairs of numbers, ids of contexts, places in a plan, fields of events
+INTERNAL = re.compile(
+    r"\b[A-Z]{2,}_[A-Z_]*[A-Z]\b|\(\d+, \d+\)|\b\d+:\d+\b(?! s)|(?<!context_id is )\b\d{15,}\b|"
+    r"\b(?:messages|links|partitions|workers|inner)\[\d|\b(?:src|dst|id|number|rref|fork|context)="
+)
+
+
+def shown(run: pictures.Recording) -> list[str]:
+    """The texts of a page that people read: of what it draws, of its head, of its table of events."""
+    page = pictures.page(run, plotly="file")
+    head = re.sub(
+        r"<[^>]*>|digest", " ", page[page.index("<body>") : page.index('<script type="text/plain"')]
     )
+    found = [head]
+    for packed in re.findall(
+        r'<script type="text/plain" id="(?!core)[^"]*">([^<]*)</script>', page
+    ):
+        found += _texts(json.loads(gzip.decompress(base64.b64decode(packed))))
+    return found
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            if key not in ("bdata", "types", "template", "args"):
+                yield from _texts(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each)
+
+
+def drawn(_: Path) -> pictures.Recording:
+    scenario = draw(3, Settings("rough"))
+    run = pictures.recording(replay(scenario))
+    explained(run, scenario, ["3"], None)
+    return run
+
+
+def script(folder: Path) -> pictures.Recording:
+    with watching(noted := CallLines()):
+        ran = run_file(write(folder, NESTED), workers=3)
+    return pictures.recording(ran, **noted.found)
+
+
+def group(folder: Path) -> pictures.Recording:
+    return pictures.recording(run_file(write(folder, GROUP), workers=2, engine="torch"))
+
+
+@pytest.mark.parametrize("play", [drawn, script, group])
+def test_a_page_has_no_words_of_the_simulator(
+    play: Callable[[Path], pictures.Recording], tmp_path: Path
+) -> None:
+    run = play(tmp_path)
+    assert run.ok
+    told = shown(run)
+    assert len(told) > 200
+    assert not {text for text in told if INTERNAL.search(text)}

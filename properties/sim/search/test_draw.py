@@ -156,6 +156,10 @@ def test_everything_that_was_drawn_is_told() -> None:
     table = dict(expanded(scenario))
     assert {"latency", "call timeout", "order", "faults end", "workers"} <= table.keys()
     assert sum("[" in name for name in table) == len(scenario.faults)
+    for_people = [text for _, text in expanded(scenario, {})]
+    assert for_people[-len(scenario.faults) :] == [
+        item.told({}) for _, _, item in scenario.faults.items()
+    ]
 
 
 # -- the command ----------------------------------------------------------------------------------

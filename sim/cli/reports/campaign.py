@@ -13,6 +13,7 @@ from rich.text import Text
 
 from squall.model.coverage.behaviour import SETS
 from squall.model.coverage.growth import Seen
+from squall.model.events.names import in_words
 from squall.model.events.run import NOT_CHECKED
 from squall.sim.cli.faults import Faults
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
@@ -78,7 +79,7 @@ def failure_line(failure: Failure, asked: Asked) -> str:
     look = command.replace("squall replay", "squall timeline", 1)
     note = failure.scenario.note
     name = f"seed {note or failure.scenario.seed}" if names_a_seed(note) else note
-    return f"{name}: {failure.text}\n  again: {command}\n  look: {look}{kept}"
+    return f"{name}: {in_words(failure.text, {})}\n  again: {command}\n  look: {look}{kept}"
 
 
 def again(failure: Failure, asked: Asked) -> str:
@@ -179,13 +180,14 @@ def print_campaign(
             known = f"  known of PyTorch's engine: {rules} (docs/divergences.md)"
             console.print(Text(known, style="yellow"), soft_wrap=True)
         for other in failure.also[:3]:
-            console.print(Text(f"  also: {other}", style="dim"), soft_wrap=True)
+            text = in_words(f"  also: {other}", {})
+            console.print(Text(text, style="dim"), soft_wrap=True)
         often = f"  first to break in {failure.count:,} scenarios"
         found = campaign.found[failure.key]
         if found.played:
             often += f"; {found.again} of {found.played} other schedules of its program show it too"
         console.print(Text(often), soft_wrap=True)
-        for name, value in expanded(failure.scenario):
+        for name, value in expanded(failure.scenario, {}):
             console.print(Text(f"    {name:14} {value}", style="dim"), soft_wrap=True)
     if campaign.scenarios == 1:
         for line in campaign.last_hang:

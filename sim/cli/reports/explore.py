@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from squall.model.coverage.sometimes import situations
+from squall.model.events.names import in_words
 from squall.sim.cli.panels import print_panel, summary_table, verdict
 from squall.sim.explore.campaign import Part
 from squall.sim.explore.execution import How
@@ -156,7 +157,8 @@ def print_explored(told: list[Told], how: How, console: Console) -> None:
         table.add_row("sometimes", f"{reached} of {of} rare situations (--json has their names)")
         for found, kept, fault in each.kept[:_MOST_SHOWN]:
             where = f" (with {fault})" if fault else ""
-            table.add_row("breaks", Text(f"{found.violation}{where}", style="red"))
+            text = in_words(f"{found.violation}{where}", {})
+            table.add_row("breaks", Text(text, style="red"))
             if kept is not None:
                 table.add_row("again", Text(kept.replay))
         if len(each.kept) > _MOST_SHOWN:
@@ -187,7 +189,7 @@ def _add(table: Any, part: Part) -> None:
     said += f", {len(explored.states):,} final states, {explored.per_second:,.0f}/s"
     if not explored.exhausted:
         said += f"; about {explored.left:,.0f} left (Knuth's estimate)"
-    table.add_row(part.fault or "explored", said)
+    table.add_row(in_words(part.fault, {}) or "explored", said)
 
 
 def _add_sums(table: Any, parts: list[Part]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from squall.model.events.names import in_words
 from squall.sim.cli.panels import print_panel, summary_table, verdict
 from squall.sim.cli.reports.explore import Told, not_covered, scenario_json
 from squall.sim.explore.every_program import Totals
@@ -75,7 +76,8 @@ def print_programs(
     for each in told[:_MOST_SHOWN]:
         for found, kept, fault in each.kept[:1]:
             where = f", with {fault}" if fault else ""
-            table.add_row("breaks", Text(f"{each.text}{where}: {found.violation}", style="red"))
+            text = in_words(f"{each.text}{where}: {found.violation}", {})
+            table.add_row("breaks", Text(text, style="red"))
             if kept is not None:
                 table.add_row("again", Text(kept.replay))
     good = {"ok": True, "failed": False}.get(said)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
+from squall.model.events.names import in_words
 from squall.model.events.run import Violation
 from squall.model.program.program import Program
 from squall.model.program.source import NotPlainError
@@ -136,12 +137,17 @@ def _line_of(lines: list[str], place: re.Match[str]) -> int | None:
 
 
 def print_violation(
-    violation: Violation, console: Console, *, full: bool, waits: Sequence[str] = ()
+    violation: Violation,
+    console: Console,
+    *,
+    names: Mapping[int, str],
+    full: bool,
+    waits: Sequence[str] = (),
 ) -> None:
-    """What does not hold: what was expected, and what came. ``waits`` are told elsewhere."""
+    """What does not hold: what was expected, and what came. ``names``: of workers; ``waits`` are told elsewhere."""
     where = "" if violation.worker is None else f" on worker {violation.worker}"
     when = "" if violation.time_s is None else f" at t={violation.time_s:.6f} s"
-    head = f"{violation.property}: {violation.what}{where}{when}"
+    head = in_words(f"{violation.property}: {violation.what}{where}{when}", names)
     console.print(Text(readable(folded(head, full=full)), style="bold red"), soft_wrap=True)
     seen = violation.seen
     if waits and seen == waits[0]:
@@ -153,7 +159,7 @@ def print_violation(
     if violation.events:
         rows.append(("events", " ".join(f"#{number}" for number in violation.events)))
     for name, value in rows:
-        lines = readable(folded(value, full=full)).splitlines() or [""]
+        lines = in_words(readable(folded(value, full=full)), names).splitlines() or [""]
         console.print(Text(f"  {name:9} {lines[0]}", style="red"), soft_wrap=True)
         for line in lines[1:]:
             console.print(Text(f"  {'':9} {line}", style="red"), soft_wrap=True)

@@ -136,7 +136,7 @@ def print_replay(replayed: Replayed, console: Console, *, full: bool = False) ->
         print_program(replayed.scenario, told, run.waits, console)
     for violation in run.violations:
         waits = lines if run.program is None else run.waits
-        print_violation(violation, console, full=full, waits=waits)
+        print_violation(violation, console, names=run.names, full=full, waits=waits)
     if replayed.stop is not None:
         _print_stop(run, replayed.stop, console)
     if replayed.divergence is not None:

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from squall.model.checks.scripts import left_behind
-from squall.model.events.names import type_named
+from squall.model.events.names import in_words, type_named
 from squall.model.events.run import DIED, EXITED, WRONG_GROUPS
 from squall.model.events.waiting import to_json as graph_json
 from squall.model.one_process.reference import GradientSummary
@@ -196,7 +196,7 @@ def _gradients(run: Run, asked: ScriptRun) -> RenderableType:
     detail = f"{summary.compared:,} of {_count(summary.passes, 'backward pass', 'backward passes')}"
     detail = f"{detail} compared, deviation at most {summary.max_deviation:.3g}"
     for why in summary.not_comparable[:NOT_COMPARABLE_SHOWN]:
-        detail += f"\nnot compared: {why}"
+        detail += f"\nnot compared: {in_words(why, run.names)}"
     if not summary.passes:
         more = "; see squall.reference" if run.operations else ""
         return Text(f"nothing to compare: no backward pass{more}")
@@ -240,7 +240,8 @@ def _failures(run: Run) -> list[RenderableType]:
     if run.held:
         parts.append(Text("references that are held:", style="bold red"))
         parts.append(_indented(_first(run.held)))
-    mismatches: list[Any] = [] if run.gradients is None else list(run.gradients.mismatches)
+    told = [] if run.gradients is None else run.gradients.mismatches
+    mismatches = [in_words(line, run.names) for line in told]
     if mismatches:
         parts.append(Text("gradients that differ from the reference:", style="bold red"))
         parts.append(_indented(_first(mismatches)))

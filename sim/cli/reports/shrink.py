@@ -8,6 +8,7 @@ import shlex
 from rich.console import Console
 from rich.text import Text
 
+from squall.model.events.names import in_words
 from squall.model.program.program import Program, source
 from squall.sim.cli.panels import print_panel, summary_table, verdict
 from squall.sim.search.shrink.cost import deviations, extent
@@ -44,7 +45,7 @@ def print_shrunk(shrinker: Shrinker, file: str, console: Console, why: Why | Non
     target, best = shrinker.target, shrinker.best
     assert target is not None
     table = summary_table()
-    table.add_row("breaks", Text(f"{target.property}: {target.what}", style="red"))
+    table.add_row("breaks", Text(in_words(f"{target.property}: {target.what}", {}), style="red"))
     table.add_row("before", str(extent(shrinker.first)))
     table.add_row("after", verdict(str(extent(best)), good=True))
     table.add_row("run", deviations(best))

@@ -32,12 +32,12 @@ def print_why(why: Why, scenario: Scenario) -> None:
     wrong = why.problems[:_PROBLEMS]
     if len(why.problems) > _PROBLEMS:
         wrong.append(f"and {len(why.problems) - _PROBLEMS} more (--json has them all)")
-    print("\n".join([*wrong, "", *lines(why), "", *_world(scenario)]))
+    print("\n".join([*wrong, "", *lines(why), "", *_world(why, scenario)]))
 
 
-def _world(scenario: Scenario) -> list[str]:
+def _world(why: Why, scenario: Scenario) -> list[str]:
     rows = [("seed", str(scenario.seed)), ("latency", scenario.world.latency)]
-    rows += expanded_plan(scenario.faults)
+    rows += expanded_plan(scenario.faults, why.shown[0].run.names if why.shown else {})
     width = max(len(name) for name, _ in rows)
     return [f"  {name:<{width}}  {value}" for name, value in rows]
 

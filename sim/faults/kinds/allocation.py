@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from squall.model.events.names import ordinal, worker_named
 from squall.real.interceptor import Place
 from squall.sim.faults.choices import Choices, drawn
 from squall.sim.faults.inner import ErrorFault
@@ -21,6 +23,10 @@ class Allocation(ErrorFault):
     kind: Literal["allocation"] = "allocation"
     worker: Rank
     nth: Count
+
+    def told(self, names: Mapping[int, str]) -> str:
+        worker = worker_named(names, self.worker)
+        return f"lets the {ordinal(self.nth)} autograd node on {worker} find no memory"
 
     @property
     def place(self) -> Place:

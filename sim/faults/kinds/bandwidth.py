@@ -25,6 +25,9 @@ class Bandwidth(LinkFault):
     kind: Literal["bandwidth"] = "bandwidth"
     bytes_per_s: Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
+    def done_to(self, links: str) -> str:
+        return f"lets {links} carry {self.bytes_per_s:g} bytes/s"
+
     def at_work(self, name: str, injection: Injection) -> Effect[Any]:
         return _Narrow(self, name, injection)
 

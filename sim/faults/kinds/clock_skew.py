@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from squall.model.events.names import worker_named
 from squall.sim.faults.choices import Choices, drawn
 from squall.sim.faults.fault import Effect, Fault, Group, Injection
 from squall.sim.faults.limits import MOST, Factor, Rank
@@ -30,6 +32,11 @@ class ClockSkew(Fault):
     worker: Rank
     offset_s: Annotated[float, Field(ge=-MOST, le=MOST, allow_inf_nan=False)] = 0.0
     rate: Factor = 1.0
+
+    def told(self, names: Mapping[int, str]) -> str:
+        worker = worker_named(names, self.worker)
+        rate = f", {self.rate:g} times as fast" if self.rate != 1 else ""
+        return f"sets the clock of {worker} ahead by {self.offset_s:g} s{rate}"
 
     def at_work(self, name: str, injection: Injection) -> Effect[Any]:
         return _Skewing(self, name, injection)

@@ -23,6 +23,10 @@ class Corrupt(MessageFault):
     kind: Literal["corrupt"] = "corrupt"
     flips: Annotated[Count, Field(le=64)] = 1
 
+    def done_to(self, which: str) -> str:
+        count = "a byte" if self.flips == 1 else f"{self.flips} bytes"
+        return f"changes {count} of {which}"
+
     def verdict(self, hit: Hit) -> rules.Verdict:
         return rules.Corrupt(self.flips, hit.stream, item=hit.item, nth=hit.nth)
 

@@ -35,6 +35,12 @@ class Crash(WorkerFault):
     silent: bool = False
     restart_after_s: Seconds | None = None
 
+    def done_to(self, worker: str) -> str:
+        silent = ", which its peers do not notice" if self.silent else ""
+        after_s = self.restart_after_s
+        again = "" if after_s is None else f", and starts it again {after_s:g} s later"
+        return f"ends the process of {worker}{silent}{again}"
+
     def needed(self) -> tuple[Ability, ...]:
         return () if self.restart_after_s is None else ("restart",)
 

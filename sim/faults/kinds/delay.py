@@ -24,6 +24,10 @@ class Delay(MessageFault):
     seconds: Seconds
     spread_s: Seconds = 0.0
 
+    def done_to(self, which: str) -> str:
+        more = f" and up to {self.spread_s:g} s more" if self.spread_s else ""
+        return f"delays {which} by {self.seconds:g} s{more}"
+
     def verdict(self, hit: Hit) -> rules.Verdict:
         seconds = self.seconds
         if self.spread_s:

@@ -23,6 +23,9 @@ class Drop(MessageFault):
 
     kind: Literal["drop"] = "drop"
 
+    def done_to(self, which: str) -> str:
+        return f"drops {which}"
+
     def verdict(self, hit: Hit) -> rules.Verdict:
         return rules.Drop("dropped by a fault", item=hit.item, nth=hit.nth)
 

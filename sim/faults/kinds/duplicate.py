@@ -11,6 +11,7 @@ from pydantic import Field
 from squall.sim.faults.choices import Choices, drawn
 from squall.sim.faults.limits import Seconds
 from squall.sim.faults.messages import Hit, MessageFault
+from squall.sim.faults.words import listed
 from squall.sim.world import rules
 
 
@@ -22,6 +23,10 @@ class Duplicate(MessageFault):
 
     kind: Literal["duplicate"] = "duplicate"
     after_s: Annotated[tuple[Seconds, ...], Field(min_length=1)] = (0.0,)
+
+    def done_to(self, which: str) -> str:
+        after = listed([f"{after_s:g} s" for after_s in self.after_s])
+        return f"delivers {which} again {after} later"
 
     def verdict(self, hit: Hit) -> rules.Verdict:
         return rules.Duplicate(self.after_s, item=hit.item, nth=hit.nth)

@@ -21,6 +21,9 @@ class Fail(MessageFault):
     kind: Literal["fail"] = "fail"
     error: str = "connection reset by peer"
 
+    def done_to(self, which: str) -> str:
+        return f"lets the sending of {which} fail ({self.error})"
+
     def verdict(self, hit: Hit) -> rules.Verdict:
         return rules.Fail(self.error, item=hit.item, nth=hit.nth)
 

@@ -23,6 +23,9 @@ class Fifo(LinkFault):
 
     kind: Literal["fifo"] = "fifo"
 
+    def done_to(self, links: str) -> str:
+        return f"keeps messages on {links} in order"
+
     def at_work(self, name: str, injection: Injection) -> Effect[Any]:
         return _InOrder(self, name, injection)
 

@@ -12,6 +12,7 @@ from squall.sim.faults.choices import Choices, drawn
 from squall.sim.faults.fault import Effect, Injection
 from squall.sim.faults.limits import MOST, Cut, Problem, Seconds
 from squall.sim.faults.links import LinkFault, LossyLink, cut_off
+from squall.sim.faults.words import CUTS
 from squall.sim.world import rules
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ class Flapping(LinkFault):
     period_s: Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)]
     down_s: Seconds
     cut: Cut = "drop"
+
+    def done_to(self, links: str) -> str:
+        when = f"for the first {self.down_s:g} s of every {self.period_s:g} s"
+        return f"cuts {links} {when} ({CUTS[self.cut]})"
 
     def problem(self) -> Problem | None:
         if self.down_s > self.period_s:

@@ -24,6 +24,9 @@ class Garbage(WorkerFault):
 
     kind: Literal["garbage"] = "garbage"
 
+    def done_to(self, worker: str) -> str:
+        return f"collects garbage on {worker}"
+
     def at_work(self, name: str, injection: Injection) -> Effect[Any]:
         return _Collecting(self, name, injection)
 

@@ -32,6 +32,13 @@ class Hold(MessageFault):
     until: Selector
     at_most_s: Seconds = 60.0
 
+    def told(self, names: Mapping[int, str]) -> str:
+        until = f"until {self.until.which(names)} was handled, for {self.at_most_s:g} s at most"
+        return f"{MessageFault.told(self, names)}, {until}"
+
+    def done_to(self, which: str) -> str:
+        return f"holds {which}"
+
     def problem(self) -> Problem | None:
         found = self.until.problem()
         if found is not None:

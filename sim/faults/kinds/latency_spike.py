@@ -10,6 +10,7 @@ from squall.sim.faults.choices import Choices, drawn
 from squall.sim.faults.fault import Effect, Injection
 from squall.sim.faults.limits import Factor, Seconds
 from squall.sim.faults.links import LateLink, LinkFault
+from squall.sim.faults.words import listed
 
 if TYPE_CHECKING:
     from squall.real.rpc.message import Message
@@ -24,6 +25,11 @@ class LatencySpike(LinkFault):
     kind: Literal["latency_spike"] = "latency_spike"
     factor: Factor = 1.0
     extra_s: Seconds = 0.0
+
+    def done_to(self, links: str) -> str:
+        slower = [f"{self.factor:g} times as long"] if self.factor != 1 else []
+        more = [f"{self.extra_s:g} s more"] if self.extra_s else []
+        return f"lets messages on {links} take {listed([*slower, *more] or ['as long'])}"
 
     def at_work(self, name: str, injection: Injection) -> Effect[Any]:
         return _Slower(self, name, injection)

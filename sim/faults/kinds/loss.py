@@ -31,6 +31,9 @@ class Loss(LinkFault):
     probability: Probability
     id: Id = 0
 
+    def done_to(self, links: str) -> str:
+        return f"loses messages on {links} with probability {self.probability:g}"
+
     @property
     def draws(self) -> bool:
         return 0 < self.probability < 1

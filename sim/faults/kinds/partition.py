@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
+from squall.model.events.names import worker_named
 from squall.sim.faults.choices import Choices, drawn
 from squall.sim.faults.fault import Effect, Fault, Group, Injection, Judge
 from squall.sim.faults.limits import Cut, Problem, Rank, Seconds, window_problem
 from squall.sim.faults.links import cut_off
+from squall.sim.faults.words import CUTS, listed, window
 from squall.sim.world.rules import Verdict
 
 if TYPE_CHECKING:
@@ -36,6 +38,14 @@ class Partition(Fault):
     cut: Cut = "drop"
     from_s: Seconds = 0.0
     until_s: Seconds | None = None
+
+    def told(self, names: Mapping[int, str]) -> str:
+        groups = [listed([worker_named(names, rank) for rank in each]) for each in self.groups]
+        first, *others = groups
+        what = f"separates {' from '.join(groups)}"
+        if self.one_way:
+            what = f"stops messages from {first} to {' and '.join(others)}"
+        return f"{what}{window(self.from_s, self.until_s)} ({CUTS[self.cut]})"
 
     def problem(self) -> Problem | None:
         seen: dict[int, int] = {}

@@ -27,6 +27,9 @@ class Pause(WorkerFault):
     kind: Literal["pause"] = "pause"
     for_s: Seconds
 
+    def done_to(self, worker: str) -> str:
+        return f"stops {worker}, for {self.for_s:g} s"
+
     def at_work(self, name: str, injection: Injection) -> Effect[Any]:
         return _Pausing(self, name, injection)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from squall.model.events.names import worker_named
 from squall.sim.faults.choices import Choices, drawn
 from squall.sim.faults.fault import Ability, Effect, Fault, Group, Injection
 from squall.sim.faults.limits import Count, Rank
@@ -25,6 +27,11 @@ class PoolSize(Fault):
     kind: Literal["pool_size"] = "pool_size"
     worker: Rank | None = None
     threads: Count
+
+    def told(self, names: Mapping[int, str]) -> str:
+        who = "every worker" if self.worker is None else worker_named(names, self.worker)
+        count = "1 thread" if self.threads == 1 else f"{self.threads} threads"
+        return f"gives {who} {count} for calls"
 
     def on_stock(self, settings: StockSettings) -> str | None:
         settings.threads[self.worker] = self.threads

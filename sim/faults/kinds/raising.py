@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import pickle
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
+from squall.model.events.names import ordinal, worker_named
 from squall.real.interceptor import Place
 from squall.sim.faults.choices import Choices, drawn
 from squall.sim.faults.inner import ErrorFault, InjectedError
 from squall.sim.faults.limits import Count, Rank
 
 Where = Literal["udf", "hook", "backward", "pickle", "unpickle"]
+#: what is at each place
+_PLACES: dict[Where, str] = {
+    "udf": "function",
+    "hook": "hook",
+    "backward": "autograd node",
+    "pickle": "pickling",
+    "unpickle": "unpickling",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +38,11 @@ class Raise(ErrorFault):
     worker: Rank
     where: Where
     nth: Count
+
+    def told(self, names: Mapping[int, str]) -> str:
+        place = _PLACES[self.where]
+        where = f"the {ordinal(self.nth)} {place} on {worker_named(names, self.worker)}"
+        return f"raises an error in {where}"
 
     @property
     def place(self) -> Place:

@@ -24,6 +24,9 @@ class Reset(MessageFault):
     kind: Literal["reset"] = "reset"
     part: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.5
 
+    def done_to(self, which: str) -> str:
+        return f"loses {which} with its connection, after {self.part:.0%} of its way"
+
     def verdict(self, hit: Hit) -> rules.Verdict:
         return rules.Reset(self.part, item=hit.item, nth=hit.nth)
 

@@ -26,6 +26,10 @@ class Shutdown(WorkerFault):
     kind: Literal["shutdown"] = "shutdown"
     graceful: bool = False
 
+    def done_to(self, worker: str) -> str:
+        peers = "waits for its peers" if self.graceful else "does not wait for its peers"
+        return f"calls rpc.shutdown() on {worker}, which {peers}"
+
     def at_work(self, name: str, injection: Injection) -> Effect[Any]:
         return _Leaving(self, name, injection)
 

@@ -28,6 +28,10 @@ class SlowCpu(WorkerFault):
     factor: Factor
     for_s: Seconds | None = None
 
+    def done_to(self, worker: str) -> str:
+        for_s = "" if self.for_s is None else f", for {self.for_s:g} s"
+        return f"slows down {worker}: a step takes {self.factor:g} times 10 µs{for_s}"
+
     def at_work(self, name: str, injection: Injection) -> Effect[Any]:
         return _Slowing(self, name, injection)
 

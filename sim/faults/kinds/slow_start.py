@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from squall.model.events.names import worker_named
 from squall.sim.faults.choices import Choices, drawn
 from squall.sim.faults.fault import Effect, Fault, Group, Injection
 from squall.sim.faults.limits import Rank, Seconds
@@ -22,6 +24,10 @@ class SlowStart(Fault):
     kind: Literal["slow_start"] = "slow_start"
     worker: Rank
     delay_s: Seconds
+
+    def told(self, names: Mapping[int, str]) -> str:
+        worker = worker_named(names, self.worker)
+        return f"starts the process of {worker} {self.delay_s:g} s after the others"
 
     def on_stock(self, settings: StockSettings) -> str | None:
         before = settings.start_delays_s.get(self.worker, 0.0)

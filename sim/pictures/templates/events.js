@@ -10,6 +10,7 @@ window.squallEvents = (page) => {
       page.text = found.text;
       page.types = found.types;
       page.names = found.names;
+      page.tasks = found.tasks;
       for (const key of ["worker", "task", "type", "before", "elsewhere"]) page[key] = array(found[key]);
       page.messageAt = new Map();
       const flows = page.core.flows;
@@ -26,8 +27,9 @@ window.squallEvents = (page) => {
     return detail;
   }
 
+  const task = (n) => page.tasks[page.task[n]] ?? "";
   function line(n) {
-    return "#" + n + " " + page.times[n].toFixed(6) + " " + (page.core.workers[page.worker[n]] ?? "-") + " task" + page.task[n] + " " + page.types[page.type[n]] + " " + page.names[page.type[n]] + " " + page.text[n];
+    return "#" + n + " " + page.times[n].toFixed(6) + " " + (page.core.workers[page.worker[n]] ?? "-") + " task" + page.task[n] + " " + task(n) + " " + page.types[page.type[n]] + " " + page.names[page.type[n]] + " " + page.text[n];
   }
 
   async function search(text) {
@@ -52,12 +54,13 @@ window.squallEvents = (page) => {
       const row = document.createElement("div");
       row.className = "row" + (page.cited.has(n) ? " cited" : "") + (n === page.chosen ? " chosen-row" : "");
       row.dataset.event = n;
-      for (const text of ["#" + n, page.times[n].toFixed(6), page.core.workers[page.worker[n]] ?? "-", page.task[n], page.names[page.type[n]], page.text[n]]) {
+      for (const text of ["#" + n, page.times[n].toFixed(6), page.core.workers[page.worker[n]] ?? "-", task(n), page.names[page.type[n]], page.text[n]]) {
         const cell = document.createElement("span");
         cell.textContent = text;
         cell.title = text;
         row.append(cell);
       }
+      if (page.task[n]) row.children[3].title = "task " + page.task[n] + ": " + task(n);
       return row;
     });
   }

@@ -162,8 +162,8 @@
     // The page says in words what a figure on its own says in its title.
     layout.margin = { ...layout.margin, t: Math.max(30, layout.margin.t - (layout.meta.clock === "none" ? 50 : notes.length ? 44 : 26)) };
     delete layout.title;
-    // On a phone names leave room for what they name.
-    const short = (name) => window.innerWidth < 600 && name.length > 18 ? name.slice(0, 17) + "…" : name;
+    // On a phone names leave room for what they name; what tells them apart may stand at either end.
+    const short = (name) => window.innerWidth < 600 && name.length > 22 ? name.slice(0, 12) + "…" + name.slice(-9) : name;
     if ((layout.meta || {}).lanes) {
       layout.meta = { ...layout.meta, lanes: [layout.meta.lanes[0], layout.meta.lanes[1].map(short)] };
       layout.yaxis = { ...layout.yaxis, ticktext: Array.from(layout.yaxis.ticktext || [], short) };
@@ -246,7 +246,8 @@
     text.innerHTML = "";
     const name = document.createElement("b");
     name.textContent = "#" + event + " " + page.names[page.type[event]];
-    text.append(name, " at t=" + page.times[event].toFixed(6) + " s on " + (page.core.workers[page.worker[event]] ?? "-"));
+    const about = page.text[event].split(", ")[0];
+    text.append(name, about ? ": " + about : "", " at t=" + page.times[event].toFixed(6) + " s on " + (page.core.workers[page.worker[event]] ?? "-"));
     if (page.core.marks[event]) text.append(" · " + page.core.marks[event]);
     if (event === page.core.failure && page.core.wrong) text.append(" · " + page.core.wrong);
     if (page.view === "space_time" && page.message >= 0) await cone(page.message);
@@ -304,7 +305,7 @@
     const text = byId("chosen");
     if (!text.querySelector(".key")) {
       const key = (color) => { const s = document.createElement("span"); s.className = "key"; s.style.background = color; return s; };
-      text.append(" · message " + message + ":", key("#56B4E9"), found.past.length.toLocaleString() + " messages it depends on", key("#E69F00"), found.future.length.toLocaleString() + " that depend on it");
+      text.append(" · ", key("#56B4E9"), found.past.length.toLocaleString() + " messages it depends on", key("#E69F00"), found.future.length.toLocaleString() + " that depend on it");
     }
   }
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from squall.model.shrink.simplifications import complexity, size
-from squall.sim.faults.plan import Fault, Hold, MessageFault, Plan, Schedule, Selector
+from squall.sim.faults.plan import Fault, Schedule
 from squall.sim.scenario import Scenario
 from squall.sim.trainings.training import training_in
 from squall.sim.world.latency import parse_latency
@@ -128,40 +128,4 @@ def _told(scenario: Scenario) -> Iterator[str]:
         yield "the group begins and ends without a round of calls"
     if scenario.world.bandwidth_bytes_per_s is not None:
         yield f"bandwidth {scenario.world.bandwidth_bytes_per_s:g} bytes/s"
-    yield from faults_in_words(plan)
-
-
-def faults_in_words(plan: Plan) -> Iterator[str]:
-    """A few words about each item of a plan."""
-    for _, _, item in plan.items():
-        if isinstance(item, Hold):
-            yield f"{_messages(item)} after {_messages(item.until)}"
-        elif isinstance(item, MessageFault):
-            details = _details(item, ("nth", "types", "src", "dst", "direction", "id"))
-            yield f"{_messages(item)}: {item.kind}{details}"
-        else:
-            yield f"{item.kind}{_details(item, ('id',))}"
-
-
-def _messages(selector: Selector) -> str:
-    types = " or ".join(selector.types) or "messages"
-    ends = (
-        ""
-        if selector.src is selector.dst is None
-        else f" {_end(selector.src)}->{_end(selector.dst)}"
-    )
-    nth = "".join(f" #{n}" for n in selector.nth)
-    return f"{types}{ends}{nth}"
-
-
-def _end(worker: int | None) -> str:
-    return "any" if worker is None else str(worker)
-
-
-def _details(item: Any, but: tuple[str, ...]) -> str:
-    said = [
-        f"{field.name}={getattr(item, field.name)}"
-        for field in fields(item)
-        if field.name not in (*but, "kind") and getattr(item, field.name) != field.default
-    ]
-    return f" ({', '.join(said)})" if said else ""
+    yield from (item.told({}) for _, _, item in plan.items())
