@@ -76,10 +76,12 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":  # which is looked up in files
         value = globals()[name] = _version()
         return value
+    from squall.sim.world.garbage import no_collections
+
     place = _PLACES.get(name)
-    if place is None:
-        return import_module(f"squall.{name}")
-    value = globals()[name] = getattr(import_module(f"squall.sim.{place}"), name)
+    with no_collections():
+        module = import_module(f"squall.{name}" if place is None else f"squall.sim.{place}")
+    value = globals()[name] = module if place is None else getattr(module, name)
     return value
 
 

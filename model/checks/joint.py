@@ -7,8 +7,6 @@ from itertools import zip_longest
 from string import digits
 from typing import NamedTuple
 
-import networkx as nx
-
 from squall.model.events.passes import REFUSED, Edge, Node, Part, joint_passes
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.one_process.shape_graph import Graph
@@ -84,6 +82,8 @@ class Stitched:
             for worker, part in self.parts.items()
             for number in part.graph.nodes
         }
+        import networkx as nx  # which few runs need
+
         whole = nx.DiGraph()
         whole.add_nodes_from(places)
         whole.add_edges_from(edges)

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 
-import networkx as nx
-
 from squall.model.events.passes import Graph, Part, passes_of
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.real import tracing
@@ -64,6 +62,8 @@ def _pieces(nodes: tuple[int, ...], pairs: Pairs) -> list[list[int]]:
 @lru_cache(maxsize=4096)
 def _count_piece(size: int, pairs: Pairs, outputs: tuple[int, ...]) -> list[Count]:
     """As :func:`count` for nodes 0 to ``size - 1``; without an output, none is on a way to one."""
+    import networkx as nx  # which runs without a pass do not need
+
     whole = nx.DiGraph()
     whole.add_nodes_from([*range(size), _SINK])
     edges = [(a, b, {"times": times}) for (a, b), times in Counter(pairs).items()]

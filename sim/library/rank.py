@@ -12,6 +12,7 @@ import inspect
 import sys
 import unittest
 from contextlib import suppress
+from functools import lru_cache
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -59,7 +60,7 @@ def call(import_module: ImportModule, main: dict[str, Any], **asked: Any) -> Non
     environ = import_module("os").environ
     rank, size = int(environ["RANK"]), int(environ["WORLD_SIZE"])
     _load(what, import_module, space)
-    carried, args, kwargs = opened(base64.b85decode(what.carried), import_module, main)
+    carried, args, kwargs = opened(_decoded(what.carried), import_module, main)
     function = carried if what.function is None else _function(what.function, import_module)
     rpc: Any = None if what.join is None else import_module("torch.distributed.rpc")
     if what.join is not None:
@@ -68,6 +69,10 @@ def call(import_module: ImportModule, main: dict[str, Any], **asked: Any) -> Non
     if rpc is not None:
         _leave(rpc)
     give_back(packed(result, space))
+
+
+#: the same text for all ranks, and for runs again
+_decoded = lru_cache(maxsize=4)(base64.b85decode)
 
 
 def _join(rpc: Any, name: str, rank: int, size: int) -> None:

@@ -35,7 +35,6 @@ from squall.sim.scenarios.play import play
 from squall.sim.scripts.raised import RankError, rank_error
 from squall.sim.scripts.read import read_script
 from squall.sim.search.again import known_mutant, planted
-from squall.sim.search.draw import draw_faults
 from squall.sim.world.compute import MEASURED
 from squall.sim.world.latency import DEFAULT_LATENCY
 from squall.sim.world.spinning import DEFAULT_LIMIT_S, limited
@@ -309,11 +308,12 @@ def scenario_of(
     profile = profile_of(faults)
     if profile is not None and workers is None:
         raise ValueError(f"faults {profile!r} need the number of workers")
-    plan = (
-        plan_of(faults)
-        if profile is None
-        else draw_faults(profile, seed, workers or 0, DEFAULT_RPC_TIMEOUT_S)
-    )
+    if profile is None:
+        plan = plan_of(faults)
+    else:
+        from squall.sim.search.draw import draw_faults
+
+        plan = draw_faults(profile, seed, workers or 0, DEFAULT_RPC_TIMEOUT_S)
     world = World(latency=latency, faults=plan, device=device)
     return Scenario(work=script, seed=seed, world=world, engine=engine, profile=profile)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import plotly.graph_objects as go
 
 from squall.sim.pictures.glossary import ROLES
@@ -23,6 +22,9 @@ from squall.sim.pictures.slider import (
 )
 from squall.sim.pictures.spans import short_name
 from squall.sim.pictures.words import heading, hover, nothing, table
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 #: nodes that are drawn at most, and that have their names beside them
 NODES_MOST = 5_000
@@ -74,7 +76,7 @@ def _draw(run: Recording, one: Pass) -> go.Figure:
     if len(joint) > NODES_MOST:
         kept = sorted(joint.nodes, key=lambda p: (joint.nodes[p]["role"] == "node", p))
         notes.append(f"{NODES_MOST:,} of {len(joint):,} nodes are drawn, all ends of messages too")
-        joint = nx.MultiDiGraph(joint.subgraph(kept[:NODES_MOST]))
+        joint = joint.subgraph(kept[:NODES_MOST]).copy()
     places = list(joint.nodes)
     where = layout(joint)
     names = len(places) <= NAMED_MOST

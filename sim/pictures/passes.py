@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
-
-import networkx as nx
+from typing import TYPE_CHECKING, NamedTuple
 
 from squall.model.events.passes import Part, joint_passes
 from squall.sim.pictures.recording import Recording
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 #: worker, number of the node in that worker's part
 Place = tuple[int, int]
@@ -61,6 +62,8 @@ def joint_graph(one: Pass) -> nx.MultiDiGraph:
     ``send``, ``recv``, ``leaf`` or ``node``). An edge has ``input`` and ``crosses``: it is a
     message from a recv function to the send function on the other worker.
     """
+    import networkx as nx
+
     graph: nx.MultiDiGraph = nx.MultiDiGraph()
     sends: dict[int, Place] = {}
     for worker, part in one.parts.items():
@@ -179,6 +182,8 @@ def _pull(graph: nx.MultiDiGraph, place: Place, rows: dict[Place, float]) -> tup
 
 
 def _columns(graph: nx.MultiDiGraph) -> dict[Place, int]:
+    import networkx as nx
+
     plain = nx.DiGraph(graph)
     while not nx.is_directed_acyclic_graph(plain):
         plain.remove_edge(*nx.find_cycle(plain)[-1][:2])

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import plotly.graph_objects as go
 
 from squall.sim.pictures.flows import seconds
@@ -23,6 +22,9 @@ from squall.sim.pictures.palette import (
 )
 from squall.sim.pictures.passes import Pass, Place, Progress, advance, moments, start
 from squall.sim.pictures.recording import Recording
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 #: stops of the slider, and node colours in all of them together
 STOPS_MOST = 120

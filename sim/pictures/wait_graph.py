@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from typing import Any
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any
 
 from squall.model.events.waiting import wait_graph
 from squall.real import tracing
 from squall.sim.pictures.causality import causes_of
 from squall.sim.pictures.flows import calls_of
 from squall.sim.pictures.recording import Recording, recording
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 def wait_for(run: object, *, at: int | None = None) -> nx.MultiDiGraph:
@@ -21,6 +22,8 @@ def wait_for(run: object, *, at: int | None = None) -> nx.MultiDiGraph:
     ``kind`` and ``event`` (where they began); an edge carries ``what`` is waited for and ``since``, in seconds of
     virtual time. Raises ValueError for a number that the run has not.
     """
+    import networkx as nx
+
     run = recording(run)
     if at is None and run.run.waiting:
         whole = wait_graph(run.records, run.run.waiting, names=run.names)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Collection, Hashable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import networkx as nx
 import plotly.graph_objects as go
 
 from squall.model.events.graph import find_cycle
@@ -16,6 +15,9 @@ from squall.sim.pictures.palette import BLACK, BLUE, INK, LAYOUT, MUTED, ORANGE,
 from squall.sim.pictures.recording import Recording, recording
 from squall.sim.pictures.wait_graph import until, wait_for
 from squall.sim.pictures.words import heading, hover, nothing, table
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 _Place = tuple[float, float]
 
@@ -30,6 +32,8 @@ def waits(run: object, *, at: int | None = None) -> go.Figure:
     """The wait-for graph: an arrow from who waits to what it waits for, after the first ``at``
     events. By default at the end of the run, or before the first timeout
     (:func:`squall.sim.pictures.wait_graph.moment`)."""
+    import networkx as nx
+
     whole = recording(run)
     run = until(whole, at)
     graph = wait_for(whole, at=at)
@@ -144,6 +148,8 @@ def _nodes(
 
 def _layout(graph: nx.MultiDiGraph) -> dict[Hashable, _Place]:
     """Who waits stands to the left of what it waits for; those of a cycle stand in a ring."""
+    import networkx as nx
+
     condensed = nx.condensation(nx.DiGraph(graph))
     begin: dict[int, float] = {}
     columns: dict[float, list[int]] = {}
@@ -171,6 +177,8 @@ def _width(members: Collection[Hashable]) -> float:
 
 def _in_turn(graph: nx.MultiDiGraph, members: Collection[Hashable]) -> list[Hashable]:
     """Those of a cycle in its order, and others of them behind it."""
+    import networkx as nx
+
     found = find_cycle(nx.DiGraph(graph.subgraph(members))) if len(members) > 1 else []
     order = [*graph]
     return [*found, *sorted(set(members) - set(found), key=order.index)]

@@ -7,20 +7,23 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from squall.sim.scenarios.file import ScenarioError
-from squall.sim.search.mutants.families import LISTED, MUTANTS
-from squall.sim.search.mutants.mutant import Mutant
 
 if TYPE_CHECKING:
     from squall.model.events.run import Run
     from squall.sim.scenario import Scenario
     from squall.sim.scenarios.replay import Until
+    from squall.sim.search.mutants.mutant import Mutant
     from squall.sim.world.watch import Watcher
 
 
 def known_mutant(name: str | None) -> Mutant | None:
     """The mutant of that name, None for none. Raises ScenarioError if it is not known."""
-    mutant = None if name is None else MUTANTS.get(name)
-    if name is not None and mutant is None:
+    if name is None:
+        return None
+    from squall.sim.search.mutants.families import LISTED, MUTANTS
+
+    mutant = MUTANTS.get(name)
+    if mutant is None:
         raise ScenarioError(f"scenario.expected.mutant: there is no mutant {name!r}; {LISTED}")
     return mutant
 

@@ -81,6 +81,28 @@ def test_a_twin_is_registered_without_the_package_which_knows_it_later() -> None
     assert done.returncode == 0, done.stderr
 
 
+_RUN = """
+import sys, torch
+import torch.distributed.autograd as dist_autograd
+import torch.distributed.rpc as rpc
+import squall
+def step(rank):
+    if rank == 0:
+        with dist_autograd.context() as context_id:
+            loss = rpc.rpc_sync(1, torch.add, args=(torch.ones(2, requires_grad=True), 1)).sum()
+            dist_autograd.backward(context_id, [loss])
+run = squall.run(step, workers=2, join="worker{rank}")
+assert run.gradients.compared == 1
+assert not {"pandas", "plotly", "squall.sim.search.draw"} & sys.modules.keys()
+assert not [name for name in sys.modules if name.startswith("squall.properties")]
+"""
+
+
+def test_a_run_imports_nothing_that_draws_scenarios_or_pictures_or_plants_bugs() -> None:
+    done = subprocess.run([sys.executable, "-c", _RUN], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_parts_of_a_scenario_add_up() -> None:
     seconds = scenario.measure(2, first=1)
     parts = [s for name, s in seconds.items() if ":" in name or name in scenario.PARTS]

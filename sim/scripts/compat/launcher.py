@@ -192,8 +192,10 @@ class Launcher:
             torch.set_num_threads(self._outside["threads"])
         random.setstate(self._outside["random"])
         _forget_generated()
-        for name, module in self._outside["modules"].items():
-            sys.modules.setdefault(name, module)
+        outside = self._outside["modules"]
+        if not outside.keys() <= sys.modules.keys():
+            for name, module in outside.items():
+                sys.modules.setdefault(name, module)
 
     # -- inside -----------------------------------------------------------------------------
 
@@ -274,5 +276,6 @@ class Launcher:
 
 def _forget_generated() -> None:
     """torch.distributed.nn generates modules that call the RPC module which was imported first."""
-    for name in [name for name in sys.modules if name.startswith(_GENERATED)]:
-        del sys.modules[name]
+    if _GENERATED in "\n".join(sys.modules):  # thousands of names, of which rarely one is meant
+        for name in [name for name in sys.modules if name.startswith(_GENERATED)]:
+            del sys.modules[name]

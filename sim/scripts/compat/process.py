@@ -229,7 +229,7 @@ class SimProcess:
     def run_script(self, name: str = MAIN) -> None:
         """Execute the script as the main module, under ``name``."""
         assert self.script is not None
-        path = str(self.script.resolve())
+        path = os.path.realpath(self.script)
         spec = ModuleSpec(name, SourceFileLoader(name, path), origin=path)
         module = self._main_module(name)
         module.__dict__.update(__file__=path, __loader__=spec.loader, __cached__=None)

@@ -56,7 +56,7 @@ class Program:
         self.outside = dict(sys.modules)
         self._codes: dict[str, CodeType] = {}
         for script, text in (scripts or {}).items():
-            path = str(script.resolve())
+            path = os.path.realpath(script)
             self._codes[path] = compiled(text, path)
             # Tracebacks quote it, and travel in messages.
             linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
@@ -162,15 +162,20 @@ class Program:
         return known
 
     def _is_user_entry(self, entry: str) -> bool:
-        path = Path(entry or ".").resolve()
-        if str(path) in self._script_dirs:
+        path = os.path.realpath(entry or ".")
+        if path in self._script_dirs:
             return True
         return not (belongs_to_python(entry) or _is_installed_to(path))
 
 
 def belongs_to_python(entry: str) -> bool:
     """Whether every process of this Python looks for modules there, whoever runs it."""
-    path = Path(entry or ".").resolve()
+    return _belongs_to_python(os.path.abspath(entry or "."))
+
+
+@lru_cache(maxsize=1024)
+def _belongs_to_python(entry: str) -> bool:
+    path = Path(entry).resolve()
     if path == _ROOT or "site-packages" in path.parts or "dist-packages" in path.parts:
         return True
     if path.suffix == ".zip":
@@ -178,11 +183,11 @@ def belongs_to_python(entry: str) -> bool:
     return any(path == Path(place) or Path(place) in path.parents for place in _LIBRARY)
 
 
-def _is_installed_to(folder: Path) -> bool:
+def _is_installed_to(folder: str) -> bool:
     """Whether an installer has put packages there (``pip install --target``): most of those with
     compiled parts can be executed only once in an interpreter. A folder that is being worked on has
     an ``.egg-info`` at most."""
-    return next(folder.glob("*.dist-info"), None) is not None
+    return os.path.isdir(folder) and any(name.endswith(".dist-info") for name in os.listdir(folder))
 
 
 @lru_cache(maxsize=4096)
@@ -192,7 +197,7 @@ def _installed_code(loader: SourceFileLoader, stamp: int) -> CodeType:
 
 
 def _folder(script: Path) -> str:
-    return str(script.resolve().parent)
+    return os.path.dirname(os.path.realpath(script))
 
 
 @lru_cache(maxsize=4096)

@@ -56,7 +56,7 @@ class Lines:
         self.stores: set[str] = set()
         #: by line: the types that local variables had when it was executed first
         self.types: dict[tuple[CodeType, int], dict[str, type]] = {}
-        self._libraries: dict[CodeType, bool] = {}
+        self._libraries: dict[str, bool] = {}
 
     @contextmanager
     def noted(self) -> Iterator[None]:
@@ -115,9 +115,10 @@ class Lines:
 
     def _is_users(self, frame: FrameType) -> bool:
         code = frame.f_code
-        known = self._libraries.get(code)
+        known = self._libraries.get(code.co_filename)
         if known is None:
-            known = self._libraries[code] = is_library(code.co_filename)
-            if not known:
-                self.globals[code] = frame.f_globals
-        return not known
+            known = self._libraries[code.co_filename] = is_library(code.co_filename)
+        if known:
+            return False
+        self.globals.setdefault(code, frame.f_globals)
+        return True
