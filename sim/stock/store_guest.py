@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import cache
@@ -15,6 +16,7 @@ import torch.distributed
 from squall.real.native.here import Here
 from squall.sim.scripts.ranks import agent_keeps_store
 from squall.sim.stock import script_rounds
+from squall.sim.world.places import called_from
 
 #: PyTorch's, of which the stubs know little
 _Store: Any = vars(torch.distributed)["Store"]
@@ -44,7 +46,8 @@ class SharedStore(_Store):  # type: ignore[misc]
         _made.append(self)
 
     def _ask(self, word: str, *rest: Any) -> Any:
-        answer = Here.process().ask(f"store {word}", self._name, *rest)
+        asked = called_from(sys._getframe(), __file__)
+        answer = Here.process().ask(f"store {word}", self._name, asked, *rest)
         if script_rounds.counter is not None:
             script_rounds.counter.asked()
         if isinstance(answer, Exception):

@@ -4,15 +4,29 @@ are the coordinator's. They stand for the rendezvous service, whose operations t
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 from torch.distributed import DistStoreError, QueueEmptyError
 
 from squall.sim.scripts.waits import Waits
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.worker import NativeWorker
+from squall.sim.world.places import Place
+from squall.sim.world.watch import How, KeyUsed, current
 
 _FIRST_FREE_PORT = 20001
+
+
+class _Asked(NamedTuple):
+    """An operation of a store: the question that it is, and what the process called for it at which line."""
+
+    worker: NativeWorker
+    question: int
+    store: str
+    method: str
+    place: Place
 
 
 class Stores:
@@ -24,9 +38,32 @@ class Stores:
         self._stores: dict[str, dict[str, bytes]] = {}
         self._queues: dict[str, dict[str, deque[bytes]]] = {}
         self._next_port = _FIRST_FREE_PORT - 1
-        for word in ("set", "wait", "add", "check", "compare", "delete", "keys", "port",
+        cluster.answers["store port"] = self._port
+        for word in ("set", "wait", "add", "check", "compare", "delete", "keys",
                      "push", "pop", "length"):  # fmt: skip
-            cluster.answers[f"store {word}"] = getattr(self, f"_{word}")
+            does = getattr(self, f"_{word}")
+            cluster.answers[f"store {word}"] = partial(self._do, does)
+
+    def _do(
+        self,
+        does: Callable[..., None],
+        worker: NativeWorker,
+        question: int,
+        rest: tuple[Any, ...],
+    ) -> None:
+        store, (method, place), *more = rest
+        does(_Asked(worker, question, store, method, place), *more)
+
+    def _answer(self, asked: _Asked, value: Any) -> None:
+        self._cluster.answer(asked.worker, asked.question, value)
+
+    def _used(self, asked: _Asked, keys: Sequence[str], how: How) -> None:
+        """That was done just now, for whoever watches."""
+        watcher = current()
+        if watcher is not None and asked.place.file:
+            with self._cluster.on_behalf_of(asked.worker):
+                for key in keys:
+                    watcher.stored(KeyUsed(asked.store, key, how, asked.method, asked.place))
 
     def _values(self, name: str) -> dict[str, bytes]:
         return self._stores.setdefault(name, {})
@@ -37,73 +74,81 @@ class Stores:
     def _has(self, name: str, key: str) -> bool:
         return key in self._values(name) or bool(self._queues.get(name, {}).get(key))
 
-    def _set(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        name, key, value = rest
-        self._values(name)[key] = value
-        self._cluster.answer(worker, question, None)
+    def _set(self, asked: _Asked, key: str, value: bytes) -> None:
+        self._values(asked.store)[key] = value
+        self._used(asked, [key], "write")
+        self._answer(asked, None)
         self._waits.look()
 
-    def _wait(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        name, keys, value, timeout_s = rest
-        values = self._values(name)
+    def _wait(self, asked: _Asked, keys: list[str], value: bool, timeout_s: float) -> None:
+        values = self._values(asked.store)
 
         def there() -> tuple[bytes | None] | None:
-            if all(self._has(name, key) for key in keys):
-                return (values[keys[0]] if value else None,)
-            return None
+            if not all(self._has(asked.store, key) for key in keys):
+                return None
+            self._used(asked, keys, "read" if value else "look")
+            return (values[keys[0]] if value else None,)
 
         text = f"wait timeout after {round(timeout_s * 1000)}ms, keys: {', '.join(keys)}"
-        self._waits.until(worker, question, there, timeout_s, lambda: DistStoreError(text))
+        late = lambda: DistStoreError(text)  # noqa: E731
+        self._waits.until(asked.worker, asked.question, there, timeout_s, late)
 
-    def _add(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        name, key, amount = rest
-        total = int(self._values(name).get(key, b"0")) + amount
-        self._values(name)[key] = str(total).encode()
-        self._cluster.answer(worker, question, total)
+    def _add(self, asked: _Asked, key: str, amount: int) -> None:
+        values = self._values(asked.store)
+        total = int(values.get(key, b"0")) + amount
+        values[key] = str(total).encode()
+        self._used(asked, [key], "add" if amount else "read")
+        self._answer(asked, total)
         self._waits.look()
 
-    def _check(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        name, keys = rest
-        self._cluster.answer(worker, question, all(self._has(name, key) for key in keys))
+    def _check(self, asked: _Asked, keys: list[str]) -> None:
+        self._used(asked, keys, "look")
+        self._answer(asked, all(self._has(asked.store, key) for key in keys))
 
-    def _push(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        name, key, value = rest
-        self._queue(name, key).append(value)
-        self._cluster.answer(worker, question, None)
+    def _push(self, asked: _Asked, key: str, value: bytes) -> None:
+        self._queue(asked.store, key).append(value)
+        self._used(asked, [key], "write")
+        self._answer(asked, None)
         self._waits.look()
 
-    def _pop(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        name, key, timeout_s = rest
-        queue = self._queue(name, key)
+    def _pop(self, asked: _Asked, key: str, timeout_s: float) -> None:
+        queue = self._queue(asked.store, key)
 
         def take() -> tuple[bytes] | None:
-            return (queue.popleft(),) if queue else None
+            if not queue:
+                return None
+            self._used(asked, [key], "write")
+            return (queue.popleft(),)
 
         def late() -> Exception:
             if timeout_s == 0:
+                self._used(asked, [key], "read")
                 return QueueEmptyError(f"queue {key} is empty")
             return DistStoreError(f"wait timeout after {round(timeout_s * 1000)}ms, keys: {key}")
 
-        self._waits.until(worker, question, take, timeout_s, late)
+        self._waits.until(asked.worker, asked.question, take, timeout_s, late)
 
-    def _length(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        self._cluster.answer(worker, question, len(self._queue(*rest)))
+    def _length(self, asked: _Asked, key: str) -> None:
+        self._used(asked, [key], "read")
+        self._answer(asked, len(self._queue(asked.store, key)))
 
-    def _compare(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        name, key, expected, desired = rest
-        current = self._values(name).get(key)
-        if current == expected or (current is None and not expected):
-            current = self._values(name)[key] = desired
-        self._cluster.answer(worker, question, expected if current is None else current)
+    def _compare(self, asked: _Asked, key: str, expected: bytes, desired: bytes) -> None:
+        values = self._values(asked.store)
+        value = values.get(key)
+        is_set = value == expected or (value is None and not expected)
+        if is_set:
+            value = values[key] = desired
+        self._used(asked, [key], "write" if is_set else "read")
+        self._answer(asked, expected if value is None else value)
         self._waits.look()
 
-    def _delete(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        name, key = rest
-        found = self._values(name).pop(key, None)
-        self._cluster.answer(worker, question, found is not None)
+    def _delete(self, asked: _Asked, key: str) -> None:
+        found = self._values(asked.store).pop(key, None)
+        self._used(asked, [key], "look" if found is None else "delete")
+        self._answer(asked, found is not None)
 
-    def _keys(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        self._cluster.answer(worker, question, list(self._values(rest[0])))
+    def _keys(self, asked: _Asked) -> None:
+        self._answer(asked, list(self._values(asked.store)))
 
     def _port(self, worker: NativeWorker, question: int, _: tuple[Any, ...]) -> None:
         self._next_port += 1

@@ -147,6 +147,17 @@ def place_in(frame: FrameType) -> str:
     return f"{file_name(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
+def called_from(frame: FrameType | None, file: str) -> tuple[str, Place]:
+    """The function of one of squall's own files that a line of the user's calls, and that line; nothing where a library
+    calls it."""
+    function = ""
+    while frame is not None and frame.f_code.co_filename == file:
+        function, frame = frame.f_code.co_name, frame.f_back
+    if frame is None or user_frame(frame) is not frame:
+        return "", NOWHERE
+    return function, Place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
 def user_frame(frame: FrameType | None) -> FrameType | None:
     """The innermost frame of the user's in a stack; None if there is none."""
     while frame is not None:

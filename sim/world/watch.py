@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from itertools import islice
 from random import Random
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from squall.sim.world.places import file_name
+from squall.sim.world.places import Place, file_name
 from squall.sim.world.primitives import Scheduler
 from squall.sim.world.virtual_time import VirtualTime
 
@@ -31,6 +31,20 @@ _HERE = ("sim/world/watch.py", "sim/world/trace.py", "sim/world/streams.py", "/r
 
 #: where a step was taken: code and instruction of each frame, the innermost first
 Stack = tuple[tuple[CodeType, int], ...]
+
+
+#: how a key is used: whether it is there, or its value
+How = Literal["look", "read", "add", "write", "delete"]
+
+
+class KeyUsed(NamedTuple):
+    """A key of a store that processes share was used: how, by which method, and at which line of the user's."""
+
+    store: str
+    key: str
+    how: How
+    method: str
+    place: Place
 
 
 class Watcher:
@@ -61,6 +75,9 @@ class Watcher:
 
     def thread_raised(self, error: BaseException) -> None:
         """That has ended the running thread of a script, not its process."""
+
+    def stored(self, used: KeyUsed) -> None:
+        """The running process has just done that."""
 
     def stop(self, why: BaseException) -> None:
         """Let the run end with ``why`` before anything else happens."""

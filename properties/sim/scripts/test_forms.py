@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import io
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -73,16 +76,23 @@ def verdict(found: Run) -> tuple[str, str, tuple[str, str]]:
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", ["exit", "at once", "raise"])
-def test_a_rank_that_leaves_is_told_first(tmp_path: Path, how: str, engine: EngineName) -> None:
+def test_a_rank_that_leaves_is_told_first(
+    tmp_path: Path, how: str, engine: EngineName, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What follows from it is told after it: whoever waits, what its parent raises, whom torchrun ends."""
     ranks = write(tmp_path, RANKS, "ranks.py")
     line = 11 if how == "raise" else 12
     told = "ValueError: of rank 1" if how == "raise" else "ended with exit code 3"
     what = "a process raised ValueError" if how == "raise" else "a process failed"
     said = f"rank 1: {told}" if how == "raise" else f"rank 1 {told}"
-    for name, text in FORMS.items():
-        script = write(tmp_path, text, f"{name}_form.py")
-        found = run(script, args=(how,), workers=3, seed=0, engine=engine, stdout=io.StringIO())
+    forms: dict[str, Path | Callable[..., object]] = {
+        name: write(tmp_path, text, f"{name}_form.py") for name, text in FORMS.items()
+    }
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "ranks", raising=False)
+    forms["function"] = importlib.import_module("ranks").main
+    for name, form in forms.items():
+        found = run(form, args=(how,), workers=3, seed=0, engine=engine, stdout=io.StringIO())
         expected = "error", f"{said} at {ranks}:{line}", ("script", what)
         assert verdict(found) == expected, (name, found.problems)
         assert not any("-15" in each for each in found.problems)

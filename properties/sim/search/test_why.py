@@ -18,13 +18,15 @@ from squall.sim.library import why as library_why
 from squall.sim.library.ported import Ported, kinds
 from squall.sim.library.run import scenario_of
 from squall.sim.library.why import Cause
+from squall.sim.names import EngineName
 from squall.sim.scenario import Scenario
 from squall.sim.scripts.read import read_script
 from squall.sim.search.again import again
 from squall.sim.search.why.always import hints
 from squall.sim.search.why.cause import why
 from squall.sim.search.why.doing import Doing, called
-from squall.sim.search.why.executed import Executed, Lines
+from squall.sim.search.why.executed import Executed, Lines, Stored
+from squall.sim.search.why.matched import _taken
 from squall.sim.search.why.order import Order
 from squall.sim.search.why.search import Search
 from squall.sim.search.why.seen import Call
@@ -145,6 +147,65 @@ def test_collectives_that_do_not_go_together_are_told_by_their_lines(
     assert found is not None and found.why is not None
     assert found.why.said[0].startswith("Collective 1 of the group is `all_reduce` at")
     assert {place.line for place in found.why.places} == {12, 16}
+
+
+USES = """
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+store = dist.PrefixStore("run", dist.TCPStore("localhost", 29577, 2, rank == 0))
+if rank == 0:
+    dist.recv(torch.zeros(1))
+    store.add("steps", 1)
+    store.add("steps", 0)
+    store.set("stop", "1")
+else:
+    dist.send(torch.ones(1), dst=0)
+    store.get("stop")
+    store.set("stop", "2")
+    store.wait(["stop"])
+    store.compare_set("steps", "2", "3")
+    store.delete_key("steps")
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.sampled(1)
+def test_uses_of_keys_and_receives_from_any_rank_are_seen_on_each_engine(
+    tmp_path: Path, engine: EngineName
+) -> None:
+    script = tmp_path / "uses.py"
+    script.write_text(USES)
+    seen = Witness()
+    run = again(replace(scenario_of(script, workers=2), engine=engine), watcher=seen)
+    assert not run.errors
+    uses = [
+        (each.worker, each.used.method, each.part, each.how, each.used.place.line)
+        for each in seen.lines.done
+        if isinstance(each, Stored)
+    ]
+    assert uses == [
+        (0, "add", "presence", "write", 10),
+        (0, "add", "value", "add", 10),
+        (0, "add", "value", "read", 11),
+        (0, "set", "presence", "write", 12),
+        (0, "set", "value", "write", 12),
+        (1, "get", "value", "read", 15),
+        (1, "set", "value", "write", 16),
+        (1, "wait", "presence", "read", 17),
+        (1, "compare_set", "value", "read", 18),
+        (1, "delete_key", "presence", "write", 19),
+        (1, "delete_key", "value", "write", 19),
+    ]
+    assert {each.used.key for each in seen.lines.done if isinstance(each, Stored)} == {
+        "run/steps",
+        "run/stop",
+    }
+    ((_, (receive, sent)),) = _taken(seen)
+    assert receive.is_from_any and receive.place.line == 9 and receive.worker == 0
+    assert sent.place.line == 14 and sent.worker == 1
 
 
 def test_the_end_of_the_time_leaves_what_is_known(race: Path) -> None:
@@ -380,7 +441,7 @@ def test_what_both_touch_is_shared_and_changed(
     seen = Lines(lambda: (0, 0))
     first = touches(of_function(f"def f(x):\n    {one}\n", tmp_path, "one"), seen)
     second = touches(of_function(f"def g(x):\n    {other}\n", tmp_path, "other"), seen)
-    found = both(first, second, stores=False)
+    found = both(first, second, keys=False)
     assert (None if found is None else found.name) == shared
 
 

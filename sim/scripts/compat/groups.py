@@ -372,7 +372,7 @@ def _get_default_group() -> Group:
 
 def _get_default_store() -> stores.Store:
     """The store of the default group. Raises ValueError if there is none."""
-    return stores.Store(resolve(None).store.prefixed("user"))
+    return stores.Store(resolve(None).store.prefixed("user"), name="default")
 
 
 _PUBLIC: tuple[Callable[..., Any], ...] = (

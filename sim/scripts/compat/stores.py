@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -21,8 +22,10 @@ from squall.real.rpc.store import StoreTimeoutError
 from squall.real.worker import current_worker
 from squall.sim.scripts.compat.process import meeting
 from squall.sim.scripts.ranks import agent_keeps_store
+from squall.sim.world.places import called_from
 from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.stack_reading import Reading, Thread, reads
+from squall.sim.world.watch import How, KeyUsed, current
 
 DEFAULT_TIMEOUT = timedelta(seconds=300)
 
@@ -34,10 +37,13 @@ class _Queue(deque[bytes]):
 class Store:
     """What ``torch.distributed.Store`` offers: text or bytes in, bytes out."""
 
-    def __init__(self, shared: SharedStore, timeout: timedelta = DEFAULT_TIMEOUT) -> None:
+    def __init__(
+        self, shared: SharedStore, timeout: timedelta = DEFAULT_TIMEOUT, name: str = ""
+    ) -> None:
         #: the keys and values, common to all processes
         self.shared = shared
         self._timeout = timeout
+        self._name = name
 
     @property
     def timeout(self) -> timedelta:
@@ -45,19 +51,22 @@ class Store:
 
     def set(self, key: str, value: str | bytes) -> None:
         self.shared.set(key, _bytes(value))
+        self._used(key, "write")
         self._note(key)
         self._answered()
 
     def get(self, key: str) -> bytes:
         """Blocks until the key is there. Raises DistStoreError after :attr:`timeout`."""
-        self.wait([key])
+        self._wait([key], self.timeout)
         value = self.shared.get(key)
+        self._used(key, "read")
         self._answered()
         return b"" if isinstance(value, _Queue) else _bytes(value)
 
     def add(self, key: str, amount: int) -> int:
         self._note(key)
         total = self.shared.add(key, amount)
+        self._used(key, "add" if amount else "read")
         self._answered()
         return total
 
@@ -66,22 +75,27 @@ class Store:
 
     def check(self, keys: list[str]) -> bool:
         found = self.shared.check(list(keys))
+        for key in keys:
+            self._used(key, "look")
         self._answered()
         return found
 
     def compare_set(self, key: str, expected_value: str, desired_value: str) -> bytes:
-        current = self.shared.peek(key)
-        if current is None:
-            if expected_value:
-                return _bytes(expected_value)
-        elif _bytes(current) != _bytes(expected_value):
-            return _bytes(current)
+        value = self.shared.peek(key)
+        there = b"" if value is None else _bytes(value)
+        if there != _bytes(expected_value):
+            self._used(key, "read")
+            return _bytes(expected_value) if value is None else there
         self.set(key, desired_value)
         return _bytes(desired_value)
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
         """Blocks until all keys are there. Raises DistStoreError."""
-        limit = self.timeout if timeout is None else timeout
+        self._wait(keys, self.timeout if timeout is None else timeout)
+        for key in keys:
+            self._used(key, "look")
+
+    def _wait(self, keys: Sequence[str], limit: timedelta) -> None:
         try:
             self.shared.wait(list(keys), limit.total_seconds())
         except StoreTimeoutError as error:
@@ -97,6 +111,7 @@ class Store:
         queue = self._queue(key)
         queue.append(_bytes(value))
         self.shared.set(key, queue)  # wakes those who wait
+        self._used(key, "write")
 
     def queue_pop(self, key: str, block: bool = True) -> bytes:
         """The oldest value. Raises QueueEmptyError, or DistStoreError after :attr:`timeout`."""
@@ -104,14 +119,17 @@ class Store:
         deadline = now() + self.timeout.total_seconds()
         while not (queue := self._queue(key)):
             if not block:
+                self._used(key, "read")
                 raise _REAL.QueueEmptyError("queue is empty")
-            self.wait([key], timedelta(seconds=deadline - now()))
+            self._wait([key], timedelta(seconds=deadline - now()))
         value = queue.popleft()
+        self._used(key, "write")
         if not queue:
             self.shared.delete(key)
         return value
 
     def queue_len(self, key: str) -> int:
+        self._used(key, "read")
         return len(self._queue(key))
 
     def _queue(self, key: str) -> _Queue:
@@ -124,7 +142,9 @@ class Store:
 
     def delete_key(self, key: str) -> bool:
         self._forget(key)
-        return self.shared.delete(key)
+        is_there = self.shared.delete(key)
+        self._used(key, "delete" if is_there else "look")
+        return is_there
 
     def num_keys(self) -> int:
         return len(self._keys())
@@ -144,6 +164,14 @@ class Store:
 
     def has_extended_api(self) -> bool:
         return True
+
+    def _used(self, key: str, how: How) -> None:
+        """That was done just now, for whoever watches."""
+        watcher = current()
+        if watcher is not None:
+            method, place = called_from(sys._getframe(), __file__)
+            if place.file:
+                watcher.stored(KeyUsed(self._name, key, how, method, place))
 
     def _answered(self) -> None:
         """An operation is over, and what comes of it is known."""
@@ -181,7 +209,8 @@ class TCPStore(Store):
         worker = current_worker()
         if port == 0:
             port = 20000 + worker.world.store("free ports").add("next", 1)
-        super().__init__(worker.world.store(f"TCPStore {host_name}:{port}"), timeout)
+        name = f"TCPStore {host_name}:{port}"
+        super().__init__(worker.world.store(name), timeout, name)
         self._host = host_name
         self._port = port
         if is_master:
@@ -226,7 +255,8 @@ class FileStore(Store):
     """The store behind a file name."""
 
     def __init__(self, file_name: str, world_size: int = -1) -> None:
-        super().__init__(current_worker().world.store(f"FileStore {file_name}"))
+        name = f"FileStore {file_name}"
+        super().__init__(current_worker().world.store(name), name=name)
         self._path = file_name
 
     @property
@@ -251,6 +281,9 @@ class HashStore(Store):
 
     def __init__(self) -> None:
         super().__init__(SharedStore(current_worker().runtime))
+
+    def _used(self, key: str, how: How) -> None:
+        pass
 
 
 class PrefixStore(Store):
@@ -300,6 +333,9 @@ class PrefixStore(Store):
         found = self._underlying.list_keys()
         return [key.removeprefix(self._prefix) for key in found if key.startswith(self._prefix)]
 
+    def _used(self, key: str, how: How) -> None:
+        self._underlying._used(self._prefix + key, how)
+
     def _note(self, key: str) -> None:
         self._underlying._note(self._prefix + key)
 
@@ -323,10 +359,10 @@ def rendezvous(
         world_size = int(asked.get("world_size", os.environ.get("WORLD_SIZE", -1)))
     shared = world.store(f"{key}/rendezvous")
     while True:
-        yield Store(shared), rank, world_size
+        yield Store(shared, name=key), rank, world_size
 
 
-@reads(__name__, "Store.wait")
+@reads(__name__, "Store._wait")
 def _waits(thread: Thread, frame: FrameType) -> Reading:
     store, keys = frame.f_locals["self"], frame.f_locals["keys"]
     missing = [key for key in keys if not store.shared.check([key])]

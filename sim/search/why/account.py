@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squall.sim.search.why.executed import Executed, Lines
+from squall.sim.search.why.executed import Executed, Lines, Stored
 from squall.sim.search.why.seen import (
     Call,
     Died,
@@ -112,32 +112,36 @@ class Account(Steering):
             return number
         return self.worker_of_task(number)
 
+    def worker_of_act(self, act: Executed | Stored) -> int:
+        """Where that was done, -1 if it is not known."""
+        return act.worker if isinstance(act, Stored) else self.worker_of_task(act.task)
+
     def worker_of_task(self, task: int) -> int:
         """Where a task was last, -1 if that is not known."""
         return self._workers.get(task, -1)
 
-    def acts(self, step: int) -> list[Executed]:
-        """The lines that are executed because of a step, up to the next wait: of the function that it calls, of
-        who waited for its answer, or of the thread that goes on."""
+    def acts(self, step: int) -> list[Executed | Stored]:
+        """The lines that are executed because of a step, and the keys that are used, up to the next wait: of the function
+        that it calls, of who waited for its answer, or of the thread that goes on."""
         tasks, where = self._tasks_of(step), self.worker_of(step)
-        executed = self.lines.executed
-        later = (each for each in executed if each.step >= step)
+        done = self.lines.done
+        later = (each for each in done if each.step >= step)
         first = next(
             (
                 each
                 for each in later
-                if (each.task in tasks if tasks else self._workers.get(each.task) == where)
+                if (each.task in tasks if tasks else self.worker_of_act(each) == where)
             ),
             None,
         )
-        return [] if first is None else [each for each in executed if each[:2] == first[:2]]
+        return [] if first is None else [each for each in done if each[:2] == first[:2]]
 
-    def before(self, lines: list[Executed]) -> list[Executed]:
-        """What the same task had executed before, up to these lines."""
-        if not lines:
+    def before(self, acts: list[Executed | Stored]) -> list[Executed | Stored]:
+        """What the same task had done before, up to these."""
+        if not acts:
             return []
-        first = lines[0]
-        return [e for e in self.lines.executed if e.task == first.task and e.step < first.step]
+        first = acts[0]
+        return [e for e in self.lines.done if e.task == first.task and e.step < first.step]
 
     def _tasks_of(self, step: int) -> set[int]:
         """The tasks in which something happens because of a step; none: any of that worker."""

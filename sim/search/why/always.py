@@ -71,7 +71,7 @@ def _changed(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
     """Memory was changed while it was sent."""
     for each in witness.operations:
         if each.changed:
-            who = name(each.member, names)
+            who = name(each.worker, names)
             text = (
                 f"What {who} sends at {each.place} was changed before somebody had waited for that."
             )
@@ -104,7 +104,7 @@ def _tags(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
         under: Counter[int] = Counter()
         sent = []
         for each in messages:
-            if each.group == waits.group and each.kind == "send" and each.member != waits.member:
+            if each.group == waits.group and each.kind == "send" and each.peer == waits.member:
                 under[each.number] += 1
                 sent.append(each)
             elif (each.group, each.kind, each.member) == (waits.group, "recv", waits.member):
@@ -113,8 +113,8 @@ def _tags(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
         if lying and under[waits.number] <= 0:
             other = lying[-1]
             text = (
-                f"`recv` of {name(waits.member, names)} ({waits.place}) waits for tag {waits.number}; "
-                f"what {name(other.member, names)} has sent ({other.place}) has tag {other.number}."
+                f"`recv` of {name(waits.worker, names)} ({waits.place}) waits for tag {waits.number}; "
+                f"what {name(other.worker, names)} has sent ({other.place}) has tag {other.number}."
             )
             lines = [each for each in witness.lines.executed if each.task == waits.task]
             found = origin("tag", waits.place, lines)
@@ -222,11 +222,11 @@ def _not_over(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
     for error in witness.errors[:1]:
         for each in witness.operations:
             if (
-                each.member == error.worker
+                each.worker == error.worker
                 and each.began < error.event
                 and not 0 <= each.ended < error.event
             ):
-                text = f"`{each.kind}` of {name(each.member, names)} ({each.place}) was not over when it was raised."
+                text = f"`{each.kind}` of {name(each.worker, names)} ({each.place}) was not over when it was raised."
                 yield Hint(text, (each.place,))
 
 

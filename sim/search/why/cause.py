@@ -14,6 +14,7 @@ from squall.sim.search.why.faults import like
 from squall.sim.search.why.faults import told as fault_told
 from squall.sim.search.why.flipped import flipped, told
 from squall.sim.search.why.marks import Mark, of_fault, of_step
+from squall.sim.search.why.matched import taken
 from squall.sim.search.why.order import SHOWN, Order, lines_of
 from squall.sim.search.why.search import RUN_S, Moment, Search
 from squall.sim.search.why.seen import Call
@@ -183,10 +184,10 @@ class Telling:
         if len(ran) < 2:
             return []
         tasks = {id for id in witness.tasks if witness.call_of(id) is ran[1]}
-        lines = [each for each in witness.lines.executed if each.task in tasks]
-        found = touches(lines, witness.lines)
-        changed = {(each.kind, each.name) for each in found if each.writes}
-        return [each for each in found if (each.kind, each.name) in changed]
+        acts = [each for each in witness.lines.done if each.task in tasks]
+        found = touches(acts, witness.lines)
+        changed = {each.thing for each in found if each.writes}
+        return [each for each in found if each.thing in changed]
 
     def _within(self, first: Doing, moment: Moment) -> Why:
         """What is told where nothing can come before the step as a whole: within it something comes too early."""
@@ -194,8 +195,12 @@ class Telling:
         places = [first.place]
         other = self._passing((Turn(moment.step, moment.tail),))
         self.marks = [of_step(first, moment.step, self.witness, self.witness, other)]
-        flip = flipped(self.witness, other, moment.step)
-        if flip is not None:
+        messages = taken(self.witness, other, moment.step, self.names)
+        flip = None if messages else flipped(self.witness, other, moment.step)
+        if messages:
+            said += [hint.text for hint in messages]
+            places += [place for hint in messages for place in hint.places]
+        elif flip is not None:
             said += told(flip, self.names)
             places += flip.places
         else:

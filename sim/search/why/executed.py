@@ -1,4 +1,4 @@
-"""Which lines of the user's a run executes, in which step and task."""
+"""Which lines of the user's a run executes, and which keys of stores it uses, in which step and task."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import greenlet
 
-from squall.sim.scripts.compat.stores import Store
 from squall.sim.world.places import is_library
+from squall.sim.world.watch import KeyUsed
 
 #: lines after which no more are noted
 _MOST = 200_000
@@ -25,6 +25,11 @@ def missing_file(error: BaseException) -> str:
     return ""
 
 
+#: what of a key is used, and how
+Part = Literal["presence", "value"]
+Changes = Literal["read", "add", "write"]
+
+
 class Executed(NamedTuple):
     """A line that was executed, in that step by that task."""
 
@@ -32,6 +37,19 @@ class Executed(NamedTuple):
     task: int
     code: CodeType
     line: int
+
+
+class Stored(NamedTuple):
+    """A key of a store was used, in that step by that task of that worker, who is known as ``by``: whether it is there
+    ("presence"), or its value. Two that read do not depend on their order, as a rule two that add do not."""
+
+    step: int
+    task: int
+    used: KeyUsed
+    part: Part
+    how: Changes
+    worker: int
+    by: str
 
 
 class Thrown(NamedTuple):
@@ -48,15 +66,37 @@ class Lines:
 
     def __init__(self, where: Callable[[], tuple[int, int]]) -> None:
         self._where = where
-        self.executed: list[Executed] = []
+        #: in the order of both
+        self.done: list[Executed | Stored] = []
         self.globals: dict[CodeType, Mapping[str, Any]] = {}
         #: by task: the last error
         self.thrown: dict[int, Thrown] = {}
-        #: variables and attributes that were stores of all processes
-        self.stores: set[str] = set()
         #: by line: the types that local variables had when it was executed first
         self.types: dict[tuple[CodeType, int], dict[str, type]] = {}
         self._libraries: dict[str, bool] = {}
+        #: keys of stores that are there
+        self._there: set[tuple[str, str]] = set()
+
+    @property
+    def executed(self) -> list[Executed]:
+        return [each for each in self.done if isinstance(each, Executed)]
+
+    def stored(self, used: KeyUsed, worker: int, by: str) -> None:
+        """Told of each key of a store that is used."""
+        key, how = (used.store, used.key), used.how
+        was_there = key in self._there
+        if how in ("add", "write"):
+            self._there.add(key)
+        elif how == "delete":
+            self._there.discard(key)
+        where = self._where()
+        if how == "look" or was_there != (key in self._there):
+            changed: Changes = "read" if how == "look" else "write"
+            self.done.append(Stored(*where, used, "presence", changed, worker, by))
+        if how != "look":
+            self.done.append(
+                Stored(*where, used, "value", "write" if how == "delete" else how, worker, by)
+            )
 
     @contextmanager
     def noted(self) -> Iterator[None]:
@@ -72,7 +112,7 @@ class Lines:
 
     def _switched(self, event: str, between: Any) -> None:
         """Another greenlet goes on: what is traced is kept by thread, and by frame."""
-        if len(self.executed) > _MOST:
+        if len(self.done) > _MOST:
             sys.settrace(None)
             return
         frame = sys._getframe(0).f_back
@@ -86,8 +126,8 @@ class Lines:
         return self._line if self._is_users(frame) else None
 
     def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if event == "line" and len(self.executed) <= _MOST:
-            self.executed.append(Executed(*self._where(), frame.f_code, frame.f_lineno))
+        if event == "line" and len(self.done) <= _MOST:
+            self.done.append(Executed(*self._where(), frame.f_code, frame.f_lineno))
             self._look(frame)
         elif event == "exception":
             self._threw(frame, argument[1])
@@ -95,16 +135,9 @@ class Lines:
 
     def _look(self, frame: FrameType) -> None:
         """Once at each line: at the variables."""
-        if (frame.f_code, frame.f_lineno) in self.types:
-            return
-        names, local = frame.f_code.co_names, frame.f_locals
-        self.types[frame.f_code, frame.f_lineno] = {k: type(value) for k, value in local.items()}
-        seen = {name: frame.f_globals[name] for name in names if name in frame.f_globals}
-        for name, value in [*seen.items(), *local.items()]:
-            inside = getattr(value, "__dict__", {})
-            for key in (name, *(each for each in names if each in inside)):
-                if isinstance(value if key == name else inside[key], Store):
-                    self.stores.add(key)
+        if (frame.f_code, frame.f_lineno) not in self.types:
+            local = frame.f_locals
+            self.types[frame.f_code, frame.f_lineno] = {k: type(v) for k, v in local.items()}
 
     def _threw(self, frame: FrameType, error: BaseException) -> None:
         """An error goes through a frame. It is not kept: its frames would be, with all that they hold."""

@@ -1,16 +1,17 @@
-"""Two lines that touch the same in one order where a run fails, and in the other where it passes."""
+"""Two lines that touch the same, or use one key of a store, in one order where a run fails, and in the other where it
+passes."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from squall.sim.search.why.doing import called, name
-from squall.sim.search.why.executed import Executed
+from squall.sim.search.why.executed import Executed, Stored
 from squall.sim.search.why.origins import calls
 from squall.sim.search.why.seen import Call
-from squall.sim.search.why.touched import Kind, Shared, touches
+from squall.sim.search.why.touched import OF_STORES, Kind, Shared, Touch, touches
 from squall.sim.search.why.witness import Witness
 from squall.sim.world.places import Place
 
@@ -23,17 +24,15 @@ class _Access(NamedTuple):
     it serves or how it is called."""
 
     thread: tuple[int, str]
-    kind: Kind
-    name: str
-    writes: bool
-    place: Place
+    touch: Touch
     nth: int
 
     @property
-    def thing(self) -> tuple[str, ...]:
+    def thing(self) -> tuple[object, ...]:
         """What it touches: a store is that of all processes."""
-        where = "" if self.kind == "store" else str(self.thread[0])
-        return self.kind, self.name, where
+        return (
+            self.touch.thing if self.touch.kind in OF_STORES else (self.touch.thing, self.thread[0])
+        )
 
 
 class Flipped(NamedTuple):
@@ -45,6 +44,8 @@ class Flipped(NamedTuple):
     second: int
     first_of: Call | Place | None = None
     second_of: Call | Place | None = None
+    #: whether the step has brought the first about
+    is_mine: bool = False
 
     @property
     def places(self) -> list[Place]:
@@ -54,40 +55,47 @@ class Flipped(NamedTuple):
             for each in (self.first_of, self.second_of)
         ]
         return [
-            self.shared.first,
-            self.shared.second,
+            self.shared.first.place,
+            self.shared.second.place,
             *(each for each in asked if each is not None),
         ]
 
 
-def flipped(failing: Witness, passing: Witness, step: int) -> Flipped | None:
+def flipped(
+    failing: Witness, passing: Witness, step: int, only: Collection[Kind] = ()
+) -> Flipped | None:
     """The first two lines from a step on that come in another order where it passes: best the first is of the task of that
-    step, and what is certainly the same for both is before what only has the same name."""
+    step, and what is certainly the same for both is before what only has the same name, and that before what two
+    only add to. ``only``: what is of these kinds."""
     there = {access: at for at, (_, access, _) in enumerate(_accesses(passing))}
-    things: dict[tuple[str, ...], list[tuple[int, int, _Access, int]]] = defaultdict(list)
+    things: dict[tuple[object, ...], list[tuple[int, int, _Access, int]]] = defaultdict(list)
     for at, (line, access, number) in enumerate(_accesses(failing)):
-        if line.step >= step and access in there:
+        if (not only or access.touch.kind in only) and line.step >= step and access in there:
             things[access.thing].append((at, there[access], access, number))
-    lines = failing.lines.executed
-    tasks = {line.task for line in failing.acts(step)}
-    found: list[tuple[bool, bool, int, int, Flipped]] = []
+    done = failing.lines.done
+    tasks = {each.task for each in failing.acts(step)}
+    found: list[tuple[bool, int, int, int, Flipped]] = []
     for each in things.values():
         for n, (at, other, one, first) in enumerate(each[:_MOST]):
             for later, before, two, second in each[n + 1 : _MOST]:
-                if before < other and one.thread != two.thread and (one.writes or two.writes):
-                    shared = Shared(
-                        one.kind, one.name, one.place, two.place, one.writes, two.writes
-                    )
+                writes = one.touch.writes or two.touch.writes
+                if before < other and one.thread != two.thread and writes:
+                    is_mine = done[first].task in tasks
                     pair = Flipped(
-                        shared,
+                        Shared(one.touch, two.touch),
                         one.thread[0],
                         two.thread[0],
                         _asked(failing, first),
                         _asked(failing, second),
+                        is_mine,
                     )
-                    is_mine = lines[first].task in tasks
-                    found.append((not is_mine, one.kind == "attribute", at, later, pair))
+                    found.append((not is_mine, _doubt(one.touch, two.touch), at, later, pair))
     return min(found, key=lambda each: each[:4])[4] if found else None
+
+
+def _doubt(one: Touch, two: Touch) -> int:
+    """How little it says that both touch the same."""
+    return 2 if one.how == two.how == "add" else int(one.kind == "attribute")
 
 
 def _answered(witness: Witness, task: int) -> Call | None:
@@ -99,32 +107,38 @@ def _answered(witness: Witness, task: int) -> Call | None:
 
 def _asked(witness: Witness, number: int) -> Call | Place | None:
     """On whose behalf that line was executed."""
-    lines = witness.lines.executed
-    line = lines[number]
+    done = witness.lines.done
+    line = done[number]
     call = witness.call_of(line.task) or _answered(witness, line.task)
     if call is not None:
         return call
-    before = (each for each in lines[number - 1 :: -1] if each.task == line.task)
+    if isinstance(line, Stored):
+        return None
+    before = (
+        each
+        for each in done[number - 1 :: -1]
+        if each.task == line.task and isinstance(each, Executed)
+    )
     place = next(
         (Place(e.code.co_filename, e.line) for e in before if e.code is not line.code), None
     )
     return place if place is not None and calls(place, line.code.co_name) else None
 
 
-def _accesses(witness: Witness) -> Iterator[tuple[Executed, _Access, int]]:
-    """In order, with the number of the line that was executed."""
+def _accesses(witness: Witness) -> Iterator[tuple[Executed | Stored, _Access, int]]:
+    """In order, with the number of what was done there."""
     counts: Counter[tuple[object, ...]] = Counter()
-    for number, line in enumerate(witness.lines.executed):
+    for number, line in enumerate(witness.lines.done):
         call, task = witness.call_of(line.task), witness.tasks.get(line.task)
         answered = _answered(witness, line.task)
         who = f"call {call.src}" if call is not None else "" if task is None else task.name
         who = who if answered is None else f"answer {answered.key}"
-        thread = witness.worker_of_task(line.task), who
+        if isinstance(line, Stored):
+            who = who or line.by
+        thread = witness.worker_of_act(line), who
         for touch in touches([line], witness.lines):
-            key = (thread, *touch)
-            counts[key] += 1
-            access = _Access(thread, touch.kind, touch.name, touch.writes, touch.place, counts[key])
-            yield line, access, number
+            counts[thread, touch] += 1
+            yield line, _Access(thread, touch, counts[thread, touch]), number
 
 
 def _behalf(asked: Call | Place | None, worker: int, names: Mapping[int, str]) -> str:
@@ -138,15 +152,22 @@ def _behalf(asked: Call | Place | None, worker: int, names: Mapping[int, str]) -
 
 def told(flip: Flipped, names: Mapping[int, str]) -> list[str]:
     """That in sentences. ``names``: of workers."""
-    shared = flip.shared
-    first, second = (
-        f"{name(worker, names)} {'changed' if writes else 'used'} {{}} in `{place.function}` "
-        f"({place}{f', called at {asked}' if isinstance(asked, Place) else ''})"
-        f"{_behalf(asked, worker, names)}"
-        for worker, place, writes, asked in (
-            (flip.first, shared.first, shared.first_writes, flip.first_of),
-            (flip.second, shared.second, shared.second_writes, flip.second_of),
+    one, two = flip.shared
+    asked = (flip.first, one, flip.first_of), (flip.second, two, flip.second_of)
+    if one.kind in OF_STORES:
+        first, second = (
+            f"`store.{touch.method}` of {names.get(worker, touch.by)} ({touch.place})"
+            f"{_behalf(of, worker, names)}"
+            for worker, touch, of in asked
         )
-    )
-    said = f"{first.format(f'`{shared.name}`')} before {second.format('it')}."
+        said = f"{first} came before {second}, both of key `{one.name}`."
+    else:
+        first, second = (
+            f"{name(worker, names)} {'changed' if touch.writes else 'used'} {{}} in "
+            f"`{touch.place.function}` "
+            f"({touch.place}{f', called at {of}' if isinstance(of, Place) else ''})"
+            f"{_behalf(of, worker, names)}"
+            for worker, touch, of in asked
+        )
+        said = f"{first.format(f'`{one.name}`')} before {second.format('it')}."
     return [said, "In runs that pass it is the other way round."]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -16,14 +16,14 @@ class Hint(NamedTuple):
     """A sentence, and the lines that it names."""
 
     text: str
-    places: tuple[Place, ...]
+    places: tuple[Place, ...] = ()
 
 
 def by_member(witness: Witness) -> list[dict[int, list[Operation]]]:
-    """The collectives of each group, by member, in the order in which they go together with those of others."""
+    """The collectives of each group, by the worker of each member, in the order in which they go together with those of others."""
     groups: dict[str, dict[int, list[Operation]]] = {}
     for each in sorted(witness.operations, key=lambda each: each.number):
-        came = groups.setdefault(each.group, {}).setdefault(each.member, [])
+        came = groups.setdefault(each.group, {}).setdefault(each.worker, [])
         if each.kind not in ("send", "recv") and each.place.file:
             came.append(each)
     return list(groups.values())
@@ -69,12 +69,49 @@ def swapped(failing: Witness, passing: Witness, names: Mapping[int, str]) -> lis
     return []
 
 
+def taken(failing: Witness, passing: Witness, step: int, names: Mapping[int, str]) -> list[Hint]:
+    """The first receive from any member that takes the message of another one than in a run that passes, if that step is of
+    one of these three: what it takes in each."""
+    where = failing.worker_of(step)
+    there = dict(_taken(passing))
+    for key, (receive, here) in _taken(failing):
+        _, other = there.get(key, (receive, here))
+        if other.worker != here.worker and where in (receive.worker, here.worker, other.worker):
+            first, second = (f"{name(each.worker, names)} ({each.place})" for each in (here, other))
+            who = f"`{receive.kind}` of {name(receive.worker, names)} from any rank"
+            return [
+                Hint(
+                    f"{who} ({receive.place}) took the message of {first}.",
+                    (receive.place, here.place),
+                ),
+                Hint(f"In runs that pass it took that of {second}.", (other.place,)),
+            ]
+    return []
+
+
+def _taken(witness: Witness) -> Iterator[tuple[tuple[object, ...], tuple[Operation, Operation]]]:
+    """Receives from any member, which name they have in each run, and the message that each takes."""
+    sends: defaultdict[tuple[object, ...], deque[Operation]] = defaultdict(deque)
+    for each in witness.operations:
+        if each.kind == "send":
+            sends[each.group, each.number, each.member, each.peer].append(each)
+    counts: Counter[tuple[object, ...]] = Counter()
+    received = [each for each in witness.operations if each.kind == "recv" and each.good]
+    for each in sorted(received, key=lambda each: each.ended):
+        queue = sends[each.group, each.number, each.peer, each.member]
+        sent = queue.popleft() if queue else None
+        if each.is_from_any and sent is not None:
+            site = each.group, each.number, each.member, each.place
+            counts[site] += 1
+            yield (*site, counts[site]), (each, sent)
+
+
 def _sends(witness: Witness, callers: bool) -> dict[tuple[str, int, int], list[Site]]:
     """By group, member and tag: the lines that its messages come from, in the order in which they go."""
     found: dict[tuple[str, int, int], list[Site]] = {}
     for each in witness.operations:
         if each.kind == "send":
-            key = each.group, each.member, each.number
+            key = each.group, each.worker, each.number
             found.setdefault(key, []).append(each.site(callers=callers))
     return found
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from squall.sim.search.why.doing import Doing, called, doing, name
 from squall.sim.search.why.flipped import Flipped, flipped, told
-from squall.sim.search.why.matched import mixed_up, swapped
+from squall.sim.search.why.matched import Hint, mixed_up, swapped, taken
 from squall.sim.search.why.seen import Call
 from squall.sim.search.why.told import Line, Why
-from squall.sim.search.why.touched import Shared, both, touches, touching
+from squall.sim.search.why.touched import OF_STORES, Shared, both, touches, touching
 from squall.sim.search.why.witness import Witness
 from squall.sim.world.places import Place
 
@@ -43,7 +43,7 @@ class Order:
             self._shared = both(
                 touches(failing.acts(step), failing.lines),
                 touches(other.acts(last), other.lines),
-                stores=self.first.worker != self.second.worker,
+                keys=self.first.worker != self.second.worker,
             )
 
     def _told_apart(self, what: Doing) -> Doing:
@@ -75,12 +75,17 @@ class Order:
 
     def _told(self) -> tuple[list[str], list[Place]]:
         """The best that can be said, and the lines that it names: of collectives, of messages, of lines, of calls."""
+        found: list[Hint] = []
+        if not self._calls_tell():
+            found = taken(self._failing, self._other, self._step, self._names)
         mixed = mixed_up(self._failing, self._other, self._names)
         if mixed is not None:
-            return [mixed.text, "In runs that pass all come to the same line."], [*mixed.places]
-        messages = swapped(self._failing, self._other, self._names)
-        if messages:
-            return [each.text for each in messages], [p for each in messages for p in each.places]
+            passing = Hint("In runs that pass all come to the same line.")
+            cause = found or self._used_first()
+            found = [*cause, mixed] if cause else [mixed, passing]
+        found = found or swapped(self._failing, self._other, self._names)
+        if found:
+            return [each.text for each in found], [p for each in found for p in each.places]
         flip, shared = self._flipped(), self._shared
         places = [self.first.place, self.second.place]
         if self._between is not None:
@@ -92,8 +97,8 @@ class Order:
             said = self._calls()
             if shared is not None:
                 said.append(touching(shared))
-                places += [shared.first, shared.second]
-        earlier = None if shared is None else self._looked(shared)
+                places += [shared.first.place, shared.second.place]
+        earlier = self._looked(shared) if shared is not None and shared.first.writes else None
         if earlier is not None:
             said.append(
                 f"What was read of it before, in `{earlier.function}` ({earlier}), is out of date then."
@@ -132,6 +137,14 @@ class Order:
             return Flipped(shared, first.worker, second.worker, first.call, second.call)
         return found
 
+    def _used_first(self) -> list[Hint]:
+        """Uses of a key of a store that the step has brought into another order."""
+        flip = flipped(self._failing, self._other, self._step, only=OF_STORES)
+        if flip is None or not flip.is_mine:
+            return []
+        first, *others = told(flip, self._names)
+        return [Hint(first, tuple(flip.places)), *map(Hint, others)]
+
     def _calls_tell(self) -> bool:
         """Whether one of them is a call, and it is the order of these two that differs: both touch the same, or are at
         least on one worker, and where it fails the second does not come first as well."""
@@ -165,9 +178,7 @@ class Order:
         failing = self._failing
         seen = touches(failing.before(failing.acts(self._step)), failing.lines)
         found = [
-            each.place
-            for each in seen
-            if (each.kind, each.name) == (shared.kind, shared.name) and not each.writes
+            each.place for each in seen if each.thing == shared.first.thing and not each.writes
         ]
         return found[-1] if found else None
 

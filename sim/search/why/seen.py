@@ -146,11 +146,12 @@ class Site(NamedTuple):
 
 @dataclass(eq=False)
 class Operation:
-    """What a member of a process group has begun. ``number``: of a collective, or the tag of a message. ``ended``: the
-    event, -1 if it has not."""
+    """What a member of a process group has begun, on which worker. ``number``: of a collective, or the tag of a message.
+    ``ended``: the event, -1 if it has not."""
 
     group: str
     member: int
+    worker: int
     kind: str
     number: int
     task: int
@@ -165,6 +166,10 @@ class Operation:
     callers: tuple[Place, ...] = ()
     #: of a message: whether its memory was changed before it was read
     changed: bool = False
+    #: of a message: to which member it is sent, or from which one it has come, -1 where that is not known yet
+    peer: int = -1
+    #: of a receive: whether it takes what comes first
+    is_from_any: bool = False
 
     def site(self, *, callers: bool) -> Site:
         """``callers``: with the line that had called the function there."""

@@ -13,7 +13,8 @@ from typing import Literal, NamedTuple
 
 from squall.real.future import Future
 from squall.real.rpc.py_rref import RRef
-from squall.sim.search.why.executed import Executed, Lines
+from squall.sim.scripts.compat.stores import Store
+from squall.sim.search.why.executed import Changes, Executed, Lines, Part, Stored
 from squall.sim.world.places import Place, is_library
 
 #: methods that change what they are called on; so do those whose names end with an underscore
@@ -54,64 +55,68 @@ _ADDING = frozenset(
 _TAKING = frozenset(["clear", "discard", "get_nowait", "pop", "popitem", "popleft", "remove"])
 #: times that a line puts something into what is said to grow, at least
 _OFTEN = 3
-#: methods of the stores that processes share, which each knows by a variable of its own
-_OF_STORES = frozenset(
-    [
-        "add",
-        "append",
-        "check",
-        "compare_set",
-        "delete_key",
-        "get",
-        "multi_get",
-        "multi_set",
-        "set",
-        "wait",
-    ]
-)
 _PLAIN = (int, float, complex, str, bytes, type(None))
 _KEEPING = (Future, RRef)
-_NO_VALUES = (ModuleType, FunctionType, BuiltinFunctionType, type)
+#: of stores the keys are known that are used
+_NO_VALUES = (ModuleType, FunctionType, BuiltinFunctionType, type, Store)
 
 
-Kind = Literal["name", "attribute", "store"]
+Kind = Literal["name", "attribute"] | Part
+#: what processes share
+OF_STORES: tuple[Kind, ...] = ("presence", "value")
 
 
 class Touch(NamedTuple):
-    """A line that touches something shared: a variable of a module or a closure, an attribute of some object, or
-    what may be a store of all processes."""
+    """A line that touches something shared: a variable of a module or a closure, an attribute of some object, or a key
+    of a store (whether it is there, or its value), with a method of that, ``by`` a process."""
 
     kind: Kind
     name: str
-    writes: bool
+    how: Changes
     place: Place
+    store: str = ""
+    method: str = ""
+    by: str = ""
+
+    @property
+    def writes(self) -> bool:
+        return self.how != "read"
+
+    @property
+    def thing(self) -> tuple[Kind, str, str]:
+        """What it touches."""
+        return self.kind, self.store, self.name
 
 
 class Shared(NamedTuple):
     """Something that two pieces of code touch, at least one of which changes it."""
 
-    kind: Kind
-    name: str
-    first: Place
-    second: Place
-    #: whether each changes it
-    first_writes: bool
-    second_writes: bool
+    first: Touch
+    second: Touch
+
+    @property
+    def name(self) -> str:
+        return self.first.name
 
 
-def touches(lines: Iterable[Executed], seen: Lines) -> list[Touch]:
-    """What these lines touch, in order. ``seen``: the run that they are of."""
+def touches(acts: Iterable[Executed | Stored], seen: Lines) -> list[Touch]:
+    """What these touch, in order. ``seen``: the run that they are of."""
     found: dict[Touch, None] = {}
-    for each in lines:
+    for each in acts:
+        if isinstance(each, Stored):
+            used = each.used
+            touch = Touch(
+                each.part, used.key, each.how, used.place, used.store, used.method, each.by
+            )
+            found[touch] = None
+            continue
         file = each.code.co_filename
         place = Place(file, each.line, each.code.co_name)
         names = seen.globals.get(each.code, {})
         for kind, name, writes in _of_line(file, each.line):
-            if kind == "store" and name not in seen.stores:
-                continue
             shared = kind != "name" or not _is_local(name, each.code)
             if shared and (kind == "attribute" or not isinstance(names.get(name), _NO_VALUES)):
-                found[Touch(kind, name, writes, place)] = None
+                found[Touch(kind, name, "write" if writes else "read", place)] = None
     return list(found)
 
 
@@ -137,7 +142,7 @@ def growing(seen: Lines, *, certain: bool) -> dict[str, list[Place]]:
             is_users = not _is_librarys(seen.globals.get(code, {}).get(effect.within))
             kind = seen.types.get((code, place.line), {}).get(effect.what, object)
             keeps = issubclass(kind, _KEEPING) if certain else not issubclass(kind, _PLAIN)
-            if times[place] >= _OFTEN and touch.kind != "store" and is_users and keeps:
+            if times[place] >= _OFTEN and is_users and keeps:
                 found.setdefault(touch.name, []).append(place)
     return {name: places for name, places in found.items() if name not in taken}
 
@@ -189,17 +194,17 @@ def _note(
         found.setdefault((base.lineno, name), set()).add(effect)  # type: ignore[attr-defined]
 
 
-def both(first: list[Touch], second: list[Touch], *, stores: bool) -> Shared | None:
-    """What both touch and one of them changes, best what only one does. ``stores``: they are of different
+def both(first: list[Touch], second: list[Touch], *, keys: bool) -> Shared | None:
+    """What both touch and one of them changes, best what only one does. ``keys``: they are of different
     processes, which share stores and nothing else."""
     found = [
-        Shared(one.kind, one.name, one.place, other.place, one.writes, other.writes)
+        Shared(one, other)
         for other in second
         for one in first
-        if (one.kind, one.name) == (other.kind, other.name) and (one.writes or other.writes)
-        if (one.kind == "store") == stores
+        if one.thing == other.thing and (one.writes or other.writes)
+        if (one.kind in OF_STORES) == keys
     ]
-    return max(found, key=lambda each: each.first_writes != each.second_writes, default=None)
+    return max(found, key=lambda each: each.first.writes != each.second.writes, default=None)
 
 
 def by_name(touched: list[Touch]) -> str:
@@ -213,11 +218,8 @@ def by_name(touched: list[Touch]) -> str:
 def touching(shared: Shared) -> str:
     """Which lines touch the same."""
     one, two = (
-        f"{'changed' if writes else 'used'} in `{place.function}` ({place})"
-        for place, writes in (
-            (shared.first, shared.first_writes),
-            (shared.second, shared.second_writes),
-        )
+        f"{'changed' if each.writes else 'used'} in `{each.place.function}` ({each.place})"
+        for each in shared
     )
     return f"Both touch `{shared.name}`: it is {one} and {two}."
 
@@ -242,16 +244,10 @@ def _by_line(file: str) -> dict[int, list[tuple[Kind, str, bool]]]:
     found: dict[int, list[tuple[Kind, str, bool]]] = {}
     for node in ast.walk(tree(file)):
         for base, writes in _touched(node):
-            is_store = isinstance(node, ast.Call) and _method(node) in _OF_STORES
             if isinstance(base, ast.Name):
-                kinds: tuple[Kind, ...] = ("name", "store") if is_store else ("name",)
-                name = base.id
+                found.setdefault(base.lineno, []).append(("name", base.id, writes))
             elif isinstance(base, ast.Attribute):
-                kinds = ("attribute", "store") if is_store else ("attribute",)
-                name = base.attr
-            else:
-                continue
-            found.setdefault(base.lineno, []).extend((kind, name, writes) for kind in kinds)
+                found.setdefault(base.lineno, []).append(("attribute", base.attr, writes))
     return found
 
 
@@ -263,14 +259,10 @@ def tree(file: str) -> ast.AST:
         return ast.Module([], [])
 
 
-def _method(node: ast.Call) -> str:
-    return node.func.attr if isinstance(node.func, ast.Attribute) else ""
-
-
 def _touched(node: ast.AST) -> Iterator[tuple[ast.AST, bool]]:
     """What a piece of syntax touches, and whether it changes that."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        method = _method(node)
+        method = node.func.attr
         yield _base(node.func.value), method in _CHANGING or method.endswith("_")
     elif isinstance(node, ast.Subscript):
         yield _base(node), not isinstance(node.ctx, ast.Load)

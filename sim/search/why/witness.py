@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import sys
 from inspect import unwrap
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 from squall.real import tracing
@@ -40,10 +40,13 @@ from squall.sim.search.why.values import (
     words_near,
 )
 from squall.sim.stock import groups
+from squall.sim.stock.group import ANY
+from squall.sim.world.pieces import POINT_TO_POINT
 from squall.sim.world.places import NOWHERE, Place, is_library, user_place, user_places
 from squall.sim.world.primitives import SimTask
 from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.steering import Path, SteeredTime, is_reply
+from squall.sim.world.watch import KeyUsed
 
 #: the functions in whose frames a call and what it calls can be seen
 _CALLS = (calls._invoke_rpc.__code__, calls.begin_remote.__code__)
@@ -52,7 +55,10 @@ _RUNS = serialization.run_function.__code__
 #: in the text of an error that functions on other workers have raised, the innermost last
 _REMOTE = re.compile(r"On WorkerInfo\(id=(\d+),")
 _PLACE = re.compile(r"(?P<file>[^:]+):(?P<line>\d+)")
-_SENDS = (point_to_point.post_late.__code__,)
+#: those of an operation of a group, on the engine torch and on the port
+_BEGINS, _ENDS = groups.Groups._do.__code__, groups.Groups._close.__code__
+_SENDS, _SENDS_LATE = point_to_point._post.__code__, point_to_point.post_late.__code__
+_RECEIVES, _COLLECTS = point_to_point._fetch.__code__, point_to_point._collect.__code__
 _METHODS = (rref_proxy.local_invoke, rref_proxy.local_invoke_async_execution)
 
 
@@ -67,7 +73,8 @@ class Witness(Account):
         #: by task: the line that has let it go on last
         self._woken: dict[int, Place] = {}
         self._going: tuple[int, Any] | None = None
-        self._operations: dict[tuple[str, int, str, int], Operation] = {}
+        #: those that have not ended, by what events call them, and the task or the question that has begun them
+        self._open: dict[tuple[Any, ...], Operation] = {}
 
     def before_step(self, time: SteeredTime) -> None:
         super().before_step(time)
@@ -132,6 +139,12 @@ class Witness(Account):
             owner = -1 if running.worker is None else running.worker.id
             self.died.append(Died(owner, running.name, in_a_line(error), place))
 
+    def stored(self, used: KeyUsed) -> None:
+        if not used.key.startswith("\0"):  # else it is of the store's own making
+            owner = None if self.runtime is None else self.runtime.running.worker
+            assert owner is not None, "a process uses it"
+            self.lines.stored(used, owner.id, owner.known_as)
+
     def event(self, record: tuple[Any, ...]) -> None:
         super().event(record)
         self._count += 1
@@ -176,6 +189,8 @@ class Witness(Account):
         reply = is_reply(type)
         call = self.calls.get((dst, id) if reply else (src, id))
         place = call.place if call is not None else user_place(_frame())
+        if call is None and (native := _locals(_BEGINS)):
+            place = _told_place(native["place"])
         self.sent[number] = Sent(src, dst, type, call, reply, task, place)
 
     def _delivered(self, worker: int, task: int, values: Any) -> None:
@@ -223,25 +238,46 @@ class Witness(Account):
     def _operation_started(self, worker: int, task: int, values: Any) -> None:
         group, member, kind, number, _ = values
         place, *callers = user_places(_frame()) or (NOWHERE,)
-        native = _find(_frame(), (groups.Groups._do.__code__,))
-        if native is not None:  # the process of the engine torch has told it
-            place = _told_place(native.f_locals["place"])
+        native = _locals(_BEGINS)
+        if native:  # the process of the engine torch has told it
+            place = _told_place(native["place"])
         elif not place.file:  # in a thread of its own
             place = self.begun.get(task, NOWHERE)
-        words = words_near(_frame())
         operation = Operation(
-            group, member, kind, number, task, place, self._count, words=words, callers=(*callers,)
+            group,
+            member,
+            worker if worker >= 0 else member,
+            kind,
+            number,
+            task,
+            place,
+            self._count,
+            words=words_near(_frame()),
+            callers=(*callers,),
         )
-        late = _find(_frame(), _SENDS)
-        if late is not None:
-            operation.changed = late.f_locals["tensor"]._version != late.f_locals["version"]
-        self._operations[group, member, kind, number] = operation
+        self._open[(*values[:4], native.get("question", task))] = operation
         self.operations.append(operation)
+        if kind not in (POINT_TO_POINT, "recv"):
+            return
+        if native and native["wants"]:
+            operation.kind, (operation.peer,) = "recv", native["wants"]
+            operation.is_from_any = operation.peer == ANY
+        elif native:
+            (operation.peer,) = native["pieces"]
+        elif kind == "recv":
+            operation.peer = _locals(_RECEIVES)["source"]
+            operation.is_from_any = _locals(_COLLECTS)["source"] is None
+        else:
+            operation.peer, late = _locals(_SENDS)["to"], _locals(_SENDS_LATE)
+            operation.changed = bool(late) and late["tensor"]._version != late["version"]
 
     def _operation_ended(self, worker: int, task: int, values: Any) -> None:
-        operation = self._operations.get(values[:4])
+        wait = _locals(_ENDS).get("wait")
+        operation = self._open.pop((*values[:4], task if wait is None else wait.question), None)
         if operation is not None:
             operation.ended, operation.good = self._count, values[4] is None
+            if wait is not None and operation.is_from_any:
+                operation.peer = next(iter(wait.got), ANY)
 
     def _group_left(self, worker: int, task: int, values: Any) -> None:
         woken = self._woken.get(task, NOWHERE)
@@ -320,6 +356,12 @@ def _told_place(text: str) -> Place:
 def _frame() -> FrameType | None:
     """The frame that reports an event."""
     return sys._getframe(3)
+
+
+def _locals(code: CodeType) -> dict[str, Any]:
+    """The variables of a function that is under way where an event is reported; none if it is not."""
+    found = _find(_frame(), (code,))
+    return {} if found is None else found.f_locals
 
 
 def _find(frame: FrameType | None, codes: tuple[Any, ...]) -> FrameType | None:
