@@ -145,7 +145,7 @@ def _outcome(table: ProcessTable, runtime: SimRuntime) -> Played:
         first = table.failed[0]
         error = first.error
         assert error is not None
-        return Played("failed", f"{first.name}: {error.type}: {error.text}")
+        return Played("failed", f"{first.name}: {error.type}: {error.message}")
     if runtime.foreground:
         if runtime.now() >= TIMEOUT_S or runtime.env.pending > 0:
             return Played("failed", f"no end within {TIMEOUT_S:g} s of virtual time")

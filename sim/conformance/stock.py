@@ -23,6 +23,7 @@ from squall.sim.conformance.tests import (
     Test,
 )
 from squall.sim.scenario import Script
+from squall.sim.scripts.compat.errors import Uncaught
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.script import ScriptProcesses
 from squall.sim.stock.shared import WARM
@@ -81,12 +82,8 @@ class _Ranks(ScriptProcesses):
         self.directory = directory
         self.skipped: str | None = None
         self.first_error: str | None = None
-        self._store: dict[str, str] = {}
-        #: who waits in the store, for which keys
-        self._waiting: dict[NativeWorker, tuple[int, tuple[str, ...]]] = {}
         cluster.size = size
-        for name in ("skip", "set", "wait"):
-            cluster.answers[name] = getattr(self, f"_{name}")
+        cluster.answers["skip"] = self._skip
 
     def role(self, number: int) -> dict[str, Any]:
         owner = self.test.owner
@@ -102,40 +99,17 @@ class _Ranks(ScriptProcesses):
             },
         }
 
-    def _skip(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        self.skipped = rest[0]
+    def _skip(self, worker: NativeWorker, question: int, reason: str) -> None:
+        self.skipped = reason
         self.cluster.answer(worker, question, None)
 
-    def _set(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        key, value = rest
-        self._store[key] = value
-        self.cluster.answer(worker, question, None)
-        for waiter, (asked, keys) in list(self._waiting.items()):
-            if all(each in self._store for each in keys):
-                del self._waiting[waiter]
-                self.cluster.answer(waiter, asked, True)
-
-    def _wait(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        keys, seconds = rest
-        if all(each in self._store for each in keys):
-            self.cluster.answer(worker, question, True)
-            return
-        self._waiting[worker] = question, keys
-
-        def too_late() -> None:
-            if self._waiting.get(worker) == (question, keys):
-                del self._waiting[worker]
-                self.cluster.answer(worker, question, False)
-
-        self.cluster.runtime.call_later(seconds, too_late)
-
-    def _ended(self, worker: NativeWorker, code: int, error: dict[str, str] | None) -> None:
+    def _ended(self, worker: NativeWorker, code: int, error: Uncaught | None) -> None:
         """A rank that failed takes the others with it; the test is over."""
         self.cluster.end(worker)
         if not code and error is None:
             return
         if self.first_error is None:
-            said = f"{error['type']}: {error['message']}" if error else f"exit code {code}"
+            said = f"{error.type}: {error.message}" if error else f"exit code {code}"
             self.first_error = f"{worker.name}: {said}"
         for other in self.cluster.workers:
             self.cluster.end(other)

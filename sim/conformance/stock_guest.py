@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import timedelta
 from operator import attrgetter
 from typing import Any
@@ -19,7 +19,9 @@ import numpy
 import torch.distributed
 
 from squall.sim.conformance.tests import IN_GROUPS
+from squall.sim.scripts.compat.errors import Uncaught
 from squall.sim.stock.script_guest import ScriptGuest
+from squall.sim.stock.store_guest import SharedStore
 
 _distributed: Any = torch.distributed
 # What PyTorch's tests of process groups ask for when they are imported.
@@ -29,7 +31,7 @@ os.environ.update(BACKEND="gloo", WORLD_SIZE=str(IN_GROUPS))
 class TestGuest(ScriptGuest):
     __test__ = False  # pytest
 
-    def _run(self, role: dict[str, Any]) -> tuple[int, dict[str, str] | None] | None:
+    def _run(self, role: dict[str, Any]) -> tuple[int, Uncaught | None] | None:
         test = role["test"]
         common: Any = importlib.import_module("torch.testing._internal.common_distributed")
         utils: Any = importlib.import_module("torch.testing._internal.common_utils")
@@ -94,10 +96,11 @@ class TestGuest(ScriptGuest):
         _distributed.distributed_c10d._get_default_store = lambda: group
 
 
-class _Group:
+class _Group(SharedStore):
     """The default process group and its store, as far as the tests use them."""
 
     def __init__(self, here: Any) -> None:
+        super().__init__("the default process group")
         self._here = here
         self.initialized = False
 
@@ -107,14 +110,6 @@ class _Group:
 
     def barrier(self) -> None:
         self._here.ask("barrier", "process group")
-
-    def set(self, key: str, value: str) -> None:
-        self._here.ask("set", key, value)
-
-    def wait(self, keys: Iterable[str], timeout: timedelta) -> None:
-        """Raises RuntimeError after ``timeout`` of virtual time."""
-        if not self._here.ask("wait", tuple(keys), timeout.total_seconds()):
-            raise RuntimeError(f"wait timeout after {timeout}, keys: {', '.join(keys)}")
 
 
 def main(fd: int, request: dict[str, Any]) -> None:

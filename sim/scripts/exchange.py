@@ -56,12 +56,11 @@ class Exchange:
 
     # -- semaphores -----------------------------------------------------------------------
 
-    def _semaphore(self, worker: Any, question: Any, rest: tuple[Any, ...]) -> None:
-        self._semaphores.append(*rest)
+    def _semaphore(self, worker: Any, question: Any, value: int) -> None:
+        self._semaphores.append(value)
         self._coordinator.answer(worker, question, len(self._semaphores) - 1)
 
-    def _acquire(self, worker: Any, question: Any, rest: tuple[Any, ...]) -> None:
-        number, timeout_s = rest
+    def _acquire(self, worker: Any, question: Any, number: int, timeout_s: float | None) -> None:
 
         def take() -> tuple[bool] | None:
             if not self._semaphores[number]:
@@ -71,16 +70,15 @@ class Exchange:
 
         self._waits.until(worker, question, take, timeout_s, lambda: False)
 
-    def _release(self, worker: Any, question: Any, rest: tuple[Any, ...]) -> None:
+    def _release(self, worker: Any, question: Any, number: int, most: int) -> None:
         """Answered with whether it was not too often."""
-        number, most = rest
         good = self._semaphores[number] < most
         self._semaphores[number] += good
         self._coordinator.answer(worker, question, good)
         self._waits.look()
 
-    def _value(self, worker: Any, question: Any, rest: tuple[Any, ...]) -> None:
-        self._coordinator.answer(worker, question, self._semaphores[rest[0]])
+    def _value(self, worker: Any, question: Any, number: int) -> None:
+        self._coordinator.answer(worker, question, self._semaphores[number])
 
     # -- pipes ----------------------------------------------------------------------------
 
@@ -89,24 +87,23 @@ class Exchange:
         self._ends |= {first: _End(first + 1), first + 1: _End(first)}
         return first, first + 1
 
-    def _pipe(self, worker: Any, question: Any, _: tuple[Any, ...]) -> None:
+    def _pipe(self, worker: Any, question: Any) -> None:
         ends = self._new_pipe()
         for number in ends:
             self._ends[number].holders.add(worker)
         self._coordinator.answer(worker, question, ends)
 
-    def _send(self, worker: Any, question: Any, rest: tuple[Any, ...]) -> None:
+    def _send(self, worker: Any, question: Any, number: int, data: bytes) -> None:
         """Answered with whether anybody could receive it."""
-        number, data = rest
         other = self._ends[self._ends[number].other]
         if other.is_held:
             other.inbox.append(data)
         self._coordinator.answer(worker, question, other.is_held)
         self._waits.look()
 
-    def _receive(self, worker: Any, question: Any, rest: tuple[Any, ...]) -> None:
+    def _receive(self, worker: Any, question: Any, number: int) -> None:
         """Answered with None where nobody is left who could send."""
-        end = self._ends[rest[0]]
+        end = self._ends[number]
 
         def take() -> tuple[bytes | None] | None:
             if end.inbox:
@@ -120,18 +117,18 @@ class Exchange:
         end = self._ends[number]
         return bool(end.inbox) or not self._ends[end.other].is_held
 
-    def _passed(self, worker: Any, question: Any, rest: tuple[Any, ...]) -> None:
-        self._ends[rest[0]].on_the_way += 1
+    def _passed(self, worker: Any, question: Any, number: int) -> None:
+        self._ends[number].on_the_way += 1
         self._coordinator.answer(worker, question, None)
 
-    def _reached(self, worker: Any, question: Any, rest: tuple[Any, ...]) -> None:
-        end = self._ends[rest[0]]
+    def _reached(self, worker: Any, question: Any, number: int) -> None:
+        end = self._ends[number]
         end.on_the_way = max(0, end.on_the_way - 1)
         end.holders.add(worker)
         self._coordinator.answer(worker, question, None)
 
-    def _close(self, worker: Any, question: Any, rest: tuple[Any, ...]) -> None:
-        self._ends[rest[0]].holders.discard(worker)
+    def _close(self, worker: Any, question: Any, number: int) -> None:
+        self._ends[number].holders.discard(worker)
         self._coordinator.answer(worker, question, None)
         self._waits.look()
 
@@ -148,25 +145,25 @@ class Exchange:
         found = self._listeners.get(address)
         return found if found is not None and found.worker.alive else None
 
-    def _listen(self, worker: Any, question: Any, rest: tuple[Any, ...]) -> None:
+    def _listen(self, worker: Any, question: Any, asked: str | None) -> None:
         """Answered with the address; None if somebody listens there."""
         self._listened += 1
-        address = rest[0] or f"listener-{self._listened}"
+        address = asked or f"listener-{self._listened}"
         if self._listener(address) is not None:
             self._coordinator.answer(worker, question, None)
             return
         self._listeners[address] = _Listener(worker, deque())
         self._coordinator.answer(worker, question, address)
 
-    def _leave(self, worker: Any, question: Any, rest: tuple[Any, ...]) -> None:
-        left = self._listeners.pop(rest[0], None)
+    def _leave(self, worker: Any, question: Any, address: str) -> None:
+        left = self._listeners.pop(address, None)
         for number in () if left is None else left.called:
             self._ends[number].holders.clear()
         self._coordinator.answer(worker, question, None)
         self._waits.look()
 
-    def _accept(self, worker: Any, question: Any, rest: tuple[Any, ...]) -> None:
-        called = self._listeners[rest[0]].called
+    def _accept(self, worker: Any, question: Any, address: str) -> None:
+        called = self._listeners[address].called
 
         def take() -> tuple[int] | None:
             if not called:
@@ -176,9 +173,9 @@ class Exchange:
 
         self._waits.until(worker, question, take)
 
-    def _connect(self, worker: Any, question: Any, rest: tuple[Any, ...]) -> None:
+    def _connect(self, worker: Any, question: Any, address: str) -> None:
         """Answered with an end; None if nobody listens there."""
-        listener = self._listener(rest[0])
+        listener = self._listener(address)
         if listener is None:
             self._coordinator.answer(worker, question, None)
             return
@@ -217,9 +214,10 @@ class Children:
         """A process has ended."""
         self._waits.look()
 
-    def _child_wait(self, worker: Any, question: Any, rest: tuple[Any, ...]) -> None:
+    def _child_wait(
+        self, worker: Any, question: Any, pids: list[int], timeout_s: float | None
+    ) -> None:
         """For one of some children at least, so many seconds at most: exit codes, by number."""
-        pids, timeout_s = rest
         children = {pid: self.process(pid) for pid in pids}
 
         def ended() -> tuple[dict[int, int]] | None:
@@ -228,9 +226,10 @@ class Children:
 
         self._waits.until(worker, question, ended, timeout_s, dict)
 
-    def _wait_any(self, worker: Any, question: Any, rest: tuple[Any, ...]) -> None:
+    def _wait_any(
+        self, worker: Any, question: Any, keys: list[tuple[str, int]], timeout_s: float | None
+    ) -> None:
         """For one of some processes, by the negative number, and ends of pipes: those that are ready."""
-        keys, timeout_s = rest
 
         def is_ready(kind: str, number: int) -> bool:
             if kind == "child":
@@ -243,9 +242,8 @@ class Children:
 
         self._waits.until(worker, question, ready, timeout_s, list)
 
-    def _child_kill(self, worker: Any, question: Any, rest: tuple[Any, ...]) -> None:
+    def _child_kill(self, worker: Any, question: Any, pid: int, number: int) -> None:
         """Answered with what is to be raised, if anything."""
-        pid, number = rest
         child, problem = self.process(pid), None
         if child is None:
             problem = ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))

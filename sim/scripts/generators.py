@@ -86,6 +86,41 @@ def of_numpy(entropy: Callable[[], real_random.Random], seed: int) -> dict[str, 
     return {**found, "RandomState": RandomState, "default_rng": default_rng}
 
 
+def drawing_from(entropy: Callable[[], real_random.Random]) -> tuple[Any, Any, Any]:
+    """``os.urandom``, and the classes of module ``random``: what the operating system's entropy is comes from that."""
+
+    def urandom(size: int, /) -> bytes:
+        if size < 0:
+            raise ValueError("negative argument not allowed")
+        return entropy().randbytes(size)
+
+    class Random(real_random.Random):
+        def seed(self, a: Any = None, version: int = 2) -> None:
+            super().seed(entropy().getrandbits(256) if a is None else a, version)
+
+        def __reduce__(self) -> tuple[Any, ...]:
+            return real_random.Random, (), self.getstate()
+
+    class SystemRandom(real_random.SystemRandom):
+        # As the real one, whose own source stays as it is: numpy draws from that, too, whenever a
+        # generator is made, and throws it away where there is a seed.
+        def random(self) -> float:
+            return float(int.from_bytes(urandom(7), "big") >> 3) * 2.0**-53
+
+        def getrandbits(self, k: int, /) -> int:
+            if k < 0:
+                raise ValueError("number of bits must be non-negative")
+            size = (k + 7) // 8
+            return int.from_bytes(urandom(size), "big") >> (size * 8 - k)
+
+        def randbytes(self, n: int) -> bytes:
+            return urandom(n)
+
+    for kind in (Random, SystemRandom):
+        kind.__module__, kind.__qualname__ = "random", kind.__name__
+    return urandom, Random, SystemRandom
+
+
 def install(seed: int, pid: int) -> None:
     """Let this process, a real one, draw as process ``pid`` of a run with ``seed``."""
     import torch
@@ -98,33 +133,7 @@ def install(seed: int, pid: int) -> None:
         numpy_random = None  # torch works without it, and so may a script
     process = streams(seed, pid)
     source = process(ENTROPY)
-
-    def urandom(size: int, /) -> bytes:
-        if size < 0:
-            raise ValueError("negative argument not allowed")
-        return source.randbytes(size)
-
-    class Random(real_random.Random):
-        def seed(self, a: Any = None, version: int = 2) -> None:
-            super().seed(source.getrandbits(256) if a is None else a, version)
-
-        def __reduce__(self) -> tuple[Any, ...]:
-            return real_random.Random, (), self.getstate()
-
-    class SystemRandom(real_random.SystemRandom):
-        # As the real one, whose own source stays as it is: numpy draws from that, too, whenever a
-        # generator is made, and throws it away where there is a seed.
-        def random(self) -> float:
-            return float(int.from_bytes(urandom(7), "big") >> 3) * 2.0**-53
-
-        def getrandbits(self, k: int, /) -> int:
-            size = (k + 7) // 8
-            return int.from_bytes(urandom(size), "big") >> (size * 8 - k)
-
-        def randbytes(self, n: int) -> bytes:
-            return urandom(n)
-
-    Random.__module__ = SystemRandom.__module__ = "random"
+    urandom, Random, SystemRandom = drawing_from(lambda: source)  # noqa: N806
     vars(os)["urandom"] = urandom
     own = of_python(Random(python_seed(process)))
     vars(real_random).update(own, Random=Random, SystemRandom=SystemRandom)

@@ -36,9 +36,8 @@ class Pipes:
     def connect(self, number: int, writer: Any, reader: Any) -> None:
         self._pipes[number].writer, self._pipes[number].reader = writer, reader
 
-    def _read(self, worker: Any, question: Any, rest: tuple[Any, ...]) -> None:
+    def _read(self, worker: Any, question: Any, number: int, most: int) -> None:
         """Answered with some bytes, b"" once no more can come."""
-        number, most = rest
         pipe = self._pipes[number]
 
         def take() -> tuple[bytes] | None:
@@ -50,9 +49,8 @@ class Pipes:
 
         self._waits.until(worker, question, take)
 
-    def _write(self, worker: Any, question: Any, rest: tuple[Any, ...]) -> None:
+    def _write(self, worker: Any, question: Any, number: int, data: bytes) -> None:
         """Answered with whether anybody could read it."""
-        number, data = rest
         pipe = self._pipes[number]
         is_read = pipe.reader is not None and pipe.reader.alive
         if is_read:
@@ -60,7 +58,7 @@ class Pipes:
         self._coordinator.answer(worker, question, is_read)
         self._waits.look()
 
-    def _end(self, worker: Any, question: Any, rest: tuple[Any, ...]) -> None:
-        self._pipes[rest[0]].ended = True
+    def _end(self, worker: Any, question: Any, number: int) -> None:
+        self._pipes[number].ended = True
         self._coordinator.answer(worker, question, None)
         self._waits.look()

@@ -19,7 +19,7 @@ PLACEHOLDERS = (RANK, *NUMBERS)
 MASTER_ADDR = "localhost"
 MASTER_PORT = "29500"
 #: of the variables, those that a process does not hand on to others that it starts
-OWN = ("RANK", "LOCAL_RANK", "ROLE_RANK")
+_OWN = ("RANK", "LOCAL_RANK", "ROLE_RANK")
 #: and one that processes have which an agent of torchrun starts
 BY_AN_AGENT = "TORCHELASTIC_RUN_ID"
 
@@ -60,6 +60,11 @@ def _filled(word: str, values: Mapping[str, str]) -> str:
     for placeholder, value in values.items():
         word = word.replace(placeholder, value)
     return word
+
+
+def own_variables(environ: Mapping[str, str], workers: int | None) -> dict[str, str]:
+    """Of the environment of a process of a rank, what was set for this process alone."""
+    return {} if workers is None else {name: environ[name] for name in _OWN}
 
 
 def inherited(environ: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import TextIO
@@ -39,7 +38,7 @@ from squall.sim.world.chosen_network import ChosenNetwork
 from squall.sim.world.compute import hint_for_names
 from squall.sim.world.device import kernel_watch, quiet_torch
 from squall.sim.world.garbage import deterministic_garbage
-from squall.sim.world.holders import Root, container_of, held, of_frames, of_module
+from squall.sim.world.holders import Root, containers, held, of_frames, of_module
 from squall.sim.world.isolation import TorchIsolation
 from squall.sim.world.latency import parse_latency
 from squall.sim.world.listed_order import ListedOrder
@@ -57,8 +56,6 @@ from squall.sim.world.trace import Trace
 
 #: key in ``SimProcess.locals`` of what it gave back
 _RETURNED = "returned"
-#: names of what holds references that are told
-_HOLDERS_MOST = 3
 _NOT_COMPARED = (
     "gradients were not compared: PyTorch's own engine does not run on the stand-in device; the order "
     "of streams was checked"
@@ -218,10 +215,7 @@ class _ScriptRun:
                 launcher.start()
                 try:
                     with spinning.ended(self._progress, self._spins):
-                        runtime.run(until_idle=False)
-                        # The last process has ended; what its end causes at this instant still
-                        # belongs to the run.
-                        runtime.run(max_time_s=runtime.now())
+                        launcher.run()
                 except KeyboardInterrupt:
                     run.broken_off = "interrupted"
                 except SpinningError:
@@ -306,9 +300,9 @@ class _ScriptRun:
         process = process_of(worker)
         assert process is not None, "each worker is a process"
         wanted = set(map(id, rrefs))
-        ways = held(self._roots(process), lambda each: id(getattr(each, "_rref", None)) in wanted)
-        found = Counter(container_of(way) for way, _ in ways)
-        return [name for name, count in found.most_common(_HOLDERS_MOST) if count > 1]
+        return containers(
+            self._roots(process), lambda each: id(getattr(each, "_rref", None)) in wanted
+        )
 
     def _look(self, run: Run, launcher: Launcher) -> None:
         """What the processes and workers came to."""
@@ -375,13 +369,7 @@ def _latency(world: World) -> str:
 def _error(result: ProcessResult) -> ProcessError:
     error = result.error
     assert error is not None, "a process without an error is not among the failed"
-    return ProcessError(
-        worker=result.worker or result.name,
-        rank=result.rank,
-        type=error.type,
-        message=error.text,
-        traceback=error.traceback,
-    )
+    return ProcessError(result.worker or result.name, result.rank, *error)
 
 
 def _receive(value: bytes) -> None:

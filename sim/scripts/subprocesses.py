@@ -11,8 +11,9 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
 from types import FunctionType
 from typing import Any, Literal
 
@@ -84,6 +85,33 @@ class Started:
 
 
 Start = Callable[[Request], Started]
+
+
+def module_spec(
+    name: str, find: Callable[[str, Sequence[str]], ModuleSpec | None], places: Sequence[str]
+) -> ModuleSpec:
+    """That of ``python -m``, which ``find`` finds in places. Raises :class:`CannotRun` unless it is the user's."""
+    spec = None
+    for end in [at for at, letter in enumerate(f"{name}.") if letter == "."]:
+        spec = find(name[:end], places)
+        if spec is None:
+            break
+        places = list(spec.submodule_search_locations or ())
+    if spec is not None and spec.submodule_search_locations is not None:
+        spec = find(f"{name}.__main__", places)
+    if spec is None or spec.origin is None:
+        raise CannotRun("subprocess.Popen", f"the module {name} is none of the script's own")
+    return spec
+
+
+def reading(raw: io.RawIOBase) -> io.TextIOWrapper:
+    """What the standard input of a process is that reads there."""
+    return io.TextIOWrapper(io.BufferedReader(raw), encoding="utf-8")
+
+
+def writing(raw: Any) -> io.TextIOWrapper:
+    """What the standard output of a process is that writes there."""
+    return io.TextIOWrapper(raw, encoding="utf-8", write_through=True)
 
 
 class ReadEnd(io.RawIOBase):

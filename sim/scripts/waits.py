@@ -19,7 +19,7 @@ class Coordinator(Protocol):
 
     runtime: SimRuntime
     #: by the first word of a question: given the process, the question, and the rest of its words
-    answers: dict[str, Callable[[Any, Any, tuple[Any, ...]], None]]
+    answers: dict[str, Callable[..., None]]
 
     def answer(self, worker: Any, question: Any, value: Any) -> None: ...
 

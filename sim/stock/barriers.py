@@ -31,16 +31,16 @@ class Barriers:
         self._cluster = cluster
         #: called when all leave the group together, before they do
         self.on_leave: Callable[[], object] | None = None
-        self._waiting: dict[tuple[Any, ...], list[tuple[NativeWorker, int]]] = {}
+        self._waiting: dict[str, list[tuple[NativeWorker, int]]] = {}
         self._leaving: dict[NativeWorker, int] = {}
 
-    def barrier(self, worker: NativeWorker, question: int, name: tuple[Any, ...]) -> None:
-        """Answer all once all have come. At ``("init",)`` the workload, and so the plan, begins."""
+    def barrier(self, worker: NativeWorker, question: int, name: str) -> None:
+        """Answer all once all have come. At ``init`` the workload, and so the plan, begins."""
         waiting = self._waiting.setdefault(name, [])
         waiting.append((worker, question))
         if len(waiting) == self._cluster.size:
             del self._waiting[name]
-            if name == ("init",):
+            if name == "init":
                 self._cluster.host.begin()
             for each, number in waiting:
                 self._cluster.answer(each, number, None)

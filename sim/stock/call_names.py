@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.modules import module as modules
 
 from squall.sim.stock.call import Frame, Names
-from squall.sim.world.places import is_library
+from squall.sim.world.places import frames_of, is_library
 
 
 class Registered:
@@ -52,11 +52,10 @@ def names(frame: FrameType | None, tensor: Any, registered: Registered) -> Names
     """Of the operation that a stack of frames, the innermost first, has called about ``tensor``."""
     stack: list[Frame] = []
     variables: dict[str, None] = {}
-    while frame is not None:
-        if not _is_library(frame.f_code):
-            stack.append(_call(frame.f_code, frame.f_lasti))
-            variables |= {name: None for name, each in frame.f_locals.items() if each is tensor}
-        frame = frame.f_back
+    for each in frames_of(frame):
+        if not _is_library(each.f_code):
+            stack.append(_call(each.f_code, each.f_lasti))
+            variables |= {name: None for name, it in each.f_locals.items() if it is tensor}
     name = registered.name(tensor) if isinstance(tensor, Tensor) else ""
     return Names(tuple(reversed(stack)), tuple(variables), name)
 

@@ -19,22 +19,15 @@ class Children(exchange.Children):
     """Answers what sim/stock/script_children.py and script_programs.py ask: a child is known by its
     number as a process.
 
-    ``start``: makes one, given its parent, the pickled ``Process``, its environment,
-    whether a fork would make it, and its number among those of one ``spawn``; ``start_program``: one of ``subprocess``, given its parent, its
-    environment, and what it is told of its program. ``codes``: exit codes
+    ``start``: makes one, given its parent, its environment, and as words what
+    :class:`~squall.sim.stock.script.ScriptProcesses` is to tell it. ``codes``: exit codes
     of processes that have ended by themselves, or by a signal of the script's.
     """
 
-    def __init__(
-        self,
-        cluster: NativeCluster,
-        start: Callable[[NativeWorker, bytes, dict[str, str], bool, int | None], NativeWorker],
-        start_program: Callable[[NativeWorker, dict[str, str], dict[str, Any]], NativeWorker],
-    ) -> None:
+    def __init__(self, cluster: NativeCluster, start: Callable[..., NativeWorker]) -> None:
         super().__init__(cluster)
         self._cluster = cluster
         self._start = start
-        self._start_program = start_program
         #: by process: what its streams are, if not its own; see :meth:`_program`
         self._streams: dict[NativeWorker, dict[int, int | str]] = {}
         #: files that processes write to or read from, as the coordinator has them open
@@ -45,12 +38,14 @@ class Children(exchange.Children):
             cluster.answers[word] = getattr(self, "_" + word.replace(" ", "_"))
         cluster.on_gone.append(self.gone)
 
-    def _child(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+    def _child(self, worker: NativeWorker, question: int, *rest: Any) -> None:
         call, environ, forked, number = rest
 
         def start() -> None:
             pid = FIRST_PID + len(self._cluster.workers)
-            child = self._by_pid[pid] = self._start(worker, call, environ, forked, number)
+            child = self._by_pid[pid] = self._start(
+                worker, environ, call=call, forked=forked, number=number
+            )
             if forked:
                 self._exchange.forked(worker, child)
             self._cluster.answer(worker, question, pid)
@@ -62,7 +57,7 @@ class Children(exchange.Children):
         while self._files:
             os.close(self._files.pop())
 
-    def _program(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+    def _program(self, worker: NativeWorker, question: int, *rest: Any) -> None:
         """Start a process of ``subprocess``, and answer with its id and the numbers of its pipes.
 
         A stream is the number of a pipe, or the path of a file; one that is not named is the
@@ -86,7 +81,7 @@ class Children(exchange.Children):
                     streams[number] = streams.get(kind, f"/proc/self/fd/{kind}")
                 elif (file := files[number]) is not None:
                     streams[number] = file
-            child = self._by_pid[pid] = self._start_program(worker, environ, told)
+            child = self._by_pid[pid] = self._start(worker, environ, program=told)
             self._streams[child] = streams
             for number, pipe in pipes.items():
                 ends = (worker, child) if number == 0 else (child, worker)
@@ -117,9 +112,8 @@ class Children(exchange.Children):
         self.codes[child] = -number
         self._cluster.end(child)
 
-    def _file_taken(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+    def _file_taken(self, worker: NativeWorker, question: int, pid: int, fd: int) -> None:
         """Who has been sent a file has it open."""
-        pid, fd = rest
         for each in self._cluster.workers:
             if each.alive and each.process.pid == pid:
                 self._cluster.runtime.call_later(
@@ -127,8 +121,8 @@ class Children(exchange.Children):
                 )
         self._cluster.answer(worker, question, None)
 
-    def _child_kill(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        kill = partial(super()._child_kill, worker, question, rest)
+    def _child_kill(self, worker: NativeWorker, question: int, pid: int, number: int) -> None:
+        kill = partial(super()._child_kill, worker, question, pid, number)
         self._cluster.runtime.call_later(0.0, kill)
 
 

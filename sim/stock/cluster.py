@@ -14,7 +14,6 @@ import pickle
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from types import TracebackType
 from typing import Any, cast
 
 from squall.model.events.run import Death
@@ -25,8 +24,9 @@ from squall.real.rpc.message import Message
 from squall.real.tracing import NULL_TRACER
 from squall.real.worker import Worker
 from squall.sim.faults.plan import NO_FAULTS, Order, Plan
+from squall.sim.scripts.rounds import Polling
 from squall.sim.stock import message as wire
-from squall.sim.stock.ahead import Ahead, When
+from squall.sim.stock.ahead import Ahead
 from squall.sim.stock.barriers import Barriers
 from squall.sim.stock.host import NativeHost
 from squall.sim.stock.memory_file import MemoryFile
@@ -51,8 +51,6 @@ _GROUP = "native://cluster"
 _INT_MIN = -(2**31)
 #: after so many looks of threads that poll it is asked what their process has computed
 _SELDOM = 64
-
-Answer = Callable[[NativeWorker, int, tuple[Any, ...]], None]
 
 
 def _milliseconds(limit_s: float) -> int:
@@ -108,11 +106,11 @@ class NativeCluster:
         #: called when a process has ended
         self.on_gone: list[Callable[[NativeWorker], object]] = []
         self.barriers = Barriers(self)
-        self.answers: dict[str, Answer] = {
+        self.answers: dict[str, Callable[..., None]] = {
             "sleep": self._sleep,
             "compute": self._compute,
             "look": self._look,
-            "start": lambda worker, question, _: self.answer(worker, question, None),
+            "start": lambda worker, question: self.answer(worker, question, None),
             "barrier": self.barriers.barrier,
         }
         #: waits with a time limit, by question; and questions whose wait ended before the
@@ -160,12 +158,7 @@ class NativeCluster:
     def __enter__(self) -> NativeCluster:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for worker in self.workers:
             worker.process.signal(9)
         for worker in self.workers:
@@ -198,28 +191,19 @@ class NativeCluster:
             raise RuntimeError(f"worker {worker.rank}, asked for {question[0]}: {value}")
         return value
 
-    def answer(
-        self, worker: NativeWorker, question: int, value: Any, *, keep: object = None
-    ) -> None:
-        """Answer what a worker asked, as the next thing that happens at this instant; ``keep``: what it
-        reads then."""
-        self.answer_in_bytes(worker, question, pickle.dumps(value), keep)
-
-    def foresee(
-        self, worker: NativeWorker, question: int, when: When, value: Any, *, keep: object
-    ) -> None:
-        """Note what :meth:`answer_as_foreseen` will say, and when."""
-        self.ahead.foresee(worker, question, when, value, keep)
+    def answer(self, worker: NativeWorker, question: int, value: Any) -> None:
+        """Answer what a worker asked, as the next thing that happens at this instant."""
+        self.answer_in_bytes(worker, question, pickle.dumps(value))
 
     def answer_as_foreseen(self, worker: NativeWorker, question: int) -> None:
-        """As :meth:`answer`."""
+        """As :meth:`answer`, with what ``ahead.foresee`` was told."""
         foreseen = self.ahead.take(worker, question)
         self.answer_in_bytes(worker, question, foreseen.data, foreseen.keep)
 
     def answer_in_bytes(
         self, worker: NativeWorker, question: int, data: bytes, keep: object = None
     ) -> None:
-        """As :meth:`answer`, for what is not pickled."""
+        """As :meth:`answer`, for what is not pickled; ``keep``: what it reads then."""
         said = partial(self._answer_now, worker, question, data, keep)
         self.runtime.call_later(0.0, said).worker = cast(Worker, worker)
 
@@ -444,12 +428,12 @@ class NativeCluster:
         if kind == b"J":
             self.barriers.leave(worker, question)
         elif kind == b"B":
-            self.barriers.barrier(worker, question, ("sync",))
+            self.barriers.barrier(worker, question, "sync")
         else:
             word, *rest = pickle.loads(what)
-            self.answers[word](worker, question, tuple(rest))
+            self.answers[word](worker, question, *rest)
 
-    def _sleep(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+    def _sleep(self, worker: NativeWorker, question: int, seconds: float) -> None:
         if (worker, question) in self._woken_before:
             self._woken_before.remove((worker, question))
             worker.open.discard(question)
@@ -460,18 +444,16 @@ class NativeCluster:
             del self._sleeps[worker, question]
             self._answer_now(worker, question, data)
 
-        self._sleeps[worker, question] = self.runtime.call_later(max(0.0, rest[0]), end)
+        self._sleeps[worker, question] = self.runtime.call_later(max(0.0, seconds), end)
 
-    def _compute(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        seconds, processes = rest[0], self.runtime.processes
-        if processes is not None:
+    def _compute(self, worker: NativeWorker, question: int, seconds: float) -> None:
+        if (processes := self.runtime.processes) is not None:
             seconds = processes.computes_s(cast(Worker, worker), seconds)
-        self._sleep(worker, question, (seconds,))
+        self._sleep(worker, question, seconds)
 
-    def _look(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        """A thread polls, and lets ``rest[0]`` seconds pass. Raises ComputingError if its process has
+    def _look(self, worker: NativeWorker, question: int, seconds: float, polling: Polling) -> None:
+        """A thread polls, and lets so many seconds pass. Raises ComputingError if its process has
         computed for longer than it may, and nothing else has happened."""
-        seconds, polling = rest
         runtime, pid = self.runtime, worker.process.pid
         self._moved = max(self._moved, runtime.env.steps_made - runtime.looks)
         runtime.looks += 1
@@ -482,7 +464,7 @@ class NativeCluster:
         if worker.is_computing:
             raise ComputingError(str(polling))
         worker.polling = polling
-        self._sleep(worker, question, (seconds,))
+        self._sleep(worker, question, seconds)
 
     def _woken(self, worker: NativeWorker, question: int) -> None:
         worker.open.discard(question)

@@ -28,13 +28,14 @@ class UnknownError(Exception):
 
 class Gradient(NamedTuple):
     """Of a parameter, or a part of one, on one rank: ``got`` is what it has, None if it has none; ``largest``: an
-    element of what has been added up to ``expected``."""
+    element of what has been added up to ``expected``; ``dtype``: in which it was computed, if not in that of ``got``."""
 
     name: str
     rank: int
     got: Tensor | None
     expected: Tensor
     largest: float
+    dtype: torch.dtype | None = None
 
 
 class Compared(NamedTuple):
@@ -116,18 +117,19 @@ def _in_bytes(given: Any) -> bytes:
 def compared(gradients: list[Gradient]) -> Compared:
     """All gradients of a pass: within the tolerance of their dtypes (model/program/compare.py)."""
     deviation, differs, lacks = 0.0, dict[str, str](), False
-    for name, rank, got, expected, largest in gradients:
+    for name, rank, got, expected, largest, dtype in gradients:
         if got is None:
-            complaint = "has no gradient" if bool(expected.any()) else None
-            lacks |= complaint is not None
+            if bool(expected.any()):
+                lacks = True
+                differs.setdefault(name, f"rank {rank} has no gradient")
         else:
-            usual = TOLERANCES.get(got.dtype, EXACT)
+            usual = TOLERANCES.get(dtype or got.dtype, EXACT)
             # What cancels out has the rounding errors of what it was.
             tolerance = Tolerance(usual.relative, usual.absolute + usual.relative * largest)
             found = compare(got.to(expected.dtype), expected, tolerance=tolerance)
-            deviation, complaint = max(deviation, found.deviation), found.complaint
-        if complaint:
-            differs.setdefault(name, f"rank {rank}: {complaint}")
+            deviation = max(deviation, found.deviation)
+            if found.complaint:
+                differs.setdefault(name, f"rank {rank}: {found.complaint}")
     factor = None
     if differs and not lacks:
         both = [(each.got, each.expected) for each in gradients if each.got is not None]

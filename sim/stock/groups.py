@@ -60,12 +60,12 @@ class Groups:
 
     # -- questions ------------------------------------------------------------------------
 
-    def _new(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        group = Group(self, len(self._groups), rest[0])
+    def _new(self, worker: NativeWorker, question: int, size: int) -> None:
+        group = Group(self, len(self._groups), size)
         self._groups.append(group)
         self._cluster.answer(worker, question, group.number)
 
-    def _join(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+    def _join(self, worker: NativeWorker, question: int, *rest: Any) -> None:
         number, rank, ranks, place, timeout_s = rest
         group = self._groups[number]
         known = self._cluster.host.rank(worker)
@@ -122,7 +122,7 @@ class Groups:
         group.connections.opened()
         cluster.host.begin()
 
-    def _do(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+    def _do(self, worker: NativeWorker, question: int, *rest: Any) -> None:
         number, rank, tag, agreed, parts, place, names, pieces, wants, tells, readers, timeout_s = (
             rest
         )
@@ -178,8 +178,7 @@ class Groups:
             self._findings.note("mismatch", str(error))
         self._miss(group)
 
-    def _leave(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        number, rank = rest
+    def _leave(self, worker: NativeWorker, question: int, number: int, rank: int) -> None:
         self._groups[number].ledger.left.add(rank)
         self._miss(self._groups[number])
         self._left(self._groups[number], rank)
@@ -241,10 +240,10 @@ class Groups:
     def _foresee(self, wait: Wait, when: When, pieces: dict[int, Piece]) -> None:
         """With what an operation will end, and when."""
         got = {
-            src: (piece.payload, None if piece.content is None else piece.content.path)
+            src: (piece.payload, None if piece.content is None else piece.content.path.decode())
             for src, piece in pieces.items()
         }
-        self._cluster.foresee(wait.worker, wait.question, when, (None, got), keep=pieces)
+        self._cluster.ahead.foresee(wait.worker, wait.question, when, (None, got), pieces)
 
     def _fail(self, group: Group, wait: Wait, text: str) -> None:
         self._close(group, wait, text)
@@ -273,7 +272,7 @@ class Groups:
         self._fail(
             group,
             wait,
-            f"[gloo/transport/tcp/unbound_buffer.cc] Timed out waiting {limit_ms}ms for {what} operation to complete",
+            f"[/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc] Timed out waiting {limit_ms}ms for {what} operation to complete",
         )
 
     def _end(self, worker: NativeWorker) -> None:

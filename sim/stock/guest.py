@@ -87,11 +87,8 @@ class Guest:
         return stacks()
 
     def run(self) -> None:
-        rank, program, shut_down_early, quiet, timeout_s = self.here.ask("hello")
-        if quiet:
-            warnings.simplefilter("ignore")
-        else:
-            logging.disable(logging.NOTSET)
+        rank, program, shut_down_early, timeout_s = self.here.ask("hello")
+        warnings.simplefilter("ignore")
         self.host = host = Host(program, rank, self._on_pass)
         place(native_stock.current_worker(), host)
         names = [f"worker{number}" for number in range(program.workers)]
@@ -102,9 +99,8 @@ class Guest:
         for number in mine:
             for step in range(len(program.trainers[number].steps)):
                 self.outcome.steps[number, step] = StepOutcome()
-        silence = contextlib.redirect_stderr(io.StringIO()) if quiet else contextlib.nullcontext()
         crash = None
-        with silence:
+        with contextlib.redirect_stderr(io.StringIO()):
             try:
                 for round in range(program.gathers):
                     self.outcome.gathers[rank, round] = rpc.api._all_gather(exchanged(rank, round))

@@ -27,7 +27,7 @@ from torch.nn import Module
 from squall.real.native.here import Here
 from squall.sim.stock.ddp_modules import DdpModules, has_group, ranks_of
 from squall.sim.stock.digests import elements, without_modes
-from squall.sim.world.places import line_of
+from squall.sim.world.places import frames_of, line_of
 
 #: of so many elements of a parameter all are looked at; of more, so many at equal distances
 _MOST = 256
@@ -185,13 +185,7 @@ def _is_within_another() -> bool:
 
 def frames_of_passes() -> list[FrameType]:
     """Of the backward passes that run on this thread, the inner ones first."""
-    frame: FrameType | None = sys._getframe()
-    found = []
-    while frame is not None:
-        if frame.f_code is _BACKWARD:
-            found.append(frame)
-        frame = frame.f_back
-    return found
+    return [frame for frame in frames_of(sys._getframe()) if frame.f_code is _BACKWARD]
 
 
 def _hook(module: Any) -> str:

@@ -6,7 +6,6 @@ import functools
 import re
 import sys
 import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ import torch.futures
 
 from squall.model.events.kept import Kept, Thing
 from squall.sim.scripts.made import Made, References, over
-from squall.sim.world.holders import Root, container_of, held, of_frames, of_module
+from squall.sim.world.holders import Root, containers, of_frames, of_module
 from squall.sim.world.places import is_library
 
 _dist: Any = torch.distributed
@@ -35,8 +34,6 @@ _OF_FUTURES = ("add_done_callback", "done", "then")
 _OF_OPERATIONS = ("exception", "get_future", "is_completed", "result", "wait")
 #: frames of this file in a traceback: the size of a message does not depend on them
 _OWN_FRAMES = re.compile(r'  File "[^"]*made_guest\.py", line \d+, in \w+\n(?:    .*\n)*')
-#: holders of one line's references that are named
-_HOLDERS_MOST = 3
 
 
 class MadeGuest:
@@ -174,9 +171,7 @@ class MadeGuest:
     def _holders(self, references: Sequence[object]) -> list[str]:
         """What holds these references, the containers that several are in once."""
         wanted = set(map(id, references))
-        ways = held(roots(), lambda each: id(each) in wanted)
-        found = Counter(container_of(way) for way, _ in ways)
-        return [name for name, count in found.most_common(_HOLDERS_MOST) if count > 1]
+        return containers(roots(), lambda each: id(each) in wanted)
 
 
 class _Context:

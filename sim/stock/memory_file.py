@@ -37,31 +37,6 @@ class MemoryFile:
         return os.fstat(self._fd).st_size
 
 
-class Stored:
-    """Tensors, the large ones of them in a file.
-
-    Made by :func:`store`, and pickled in their place; :func:`load` reads them in another process.
-    """
-
-    def __init__(self) -> None:
-        self.tensors: list[Tensor | tuple[torch.dtype, tuple[int, ...], int, int]] = []
-        self.fd: int | None = None
-
-
-def store(tensors: list[Tensor]) -> Stored:
-    """``fd`` of what is returned is None if none of the tensors is large; the caller closes it."""
-    stored, at = Stored(), 0
-    for tensor in tensors:
-        if not is_large(tensor):
-            stored.tensors.append(tensor)
-            continue
-        if stored.fd is None:
-            stored.fd = os.memfd_create("squall")
-        stored.tensors.append((tensor.dtype, tuple(tensor.shape), at, tensor.nbytes))
-        at = append(stored.fd, tensor, at)
-    return stored
-
-
 def append(fd: int, tensor: Tensor, at: int) -> int:
     """Write its elements into a file; where the next begins, of any type."""
     data = tensor.detach().reshape(-1).view(torch.uint8).numpy().data
@@ -74,22 +49,6 @@ def append(fd: int, tensor: Tensor, at: int) -> int:
 def mapped(path: str) -> Tensor:
     """The bytes of a file. What is written to them is seen by nobody else, and they need no open file."""
     return _from_file(path, shared=False, size=_stat(path).st_size, dtype=torch.uint8)
-
-
-def load(stored: Stored, pid: int) -> list[Tensor]:
-    """What process ``pid`` stored, while it has the file open."""
-    memory = None
-    if stored.fd is not None:
-        memory = mapped(f"/proc/{pid}/fd/{stored.fd}")
-    found = []
-    for each in stored.tensors:
-        if isinstance(each, Tensor):
-            found.append(each)
-            continue
-        assert memory is not None
-        dtype, shape, at, size = each
-        found.append(memory[at : at + size].view(dtype).reshape(shape))
-    return found
 
 
 def is_large(tensor: Tensor) -> bool:

@@ -6,20 +6,15 @@ rank of a pass is given what all have (sim/stock/gathered.py), and what scripts 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 
-from squall.model.program.compare import (
-    EXACT,
-    TOLERANCES,
-    Tolerance,
-    common_factor,
-    compare,
-)
 from squall.sim.scripts.reference import Comparisons
 from squall.sim.stock.cluster import NativeCluster
+from squall.sim.stock.gathered import Gradient, compared
 from squall.sim.stock.local_gradients import Part
 from squall.sim.stock.rounds import Rounds
 from squall.sim.stock.worker import NativeWorker
@@ -38,20 +33,20 @@ class OneProcess:
         self.comparisons = Comparisons()
         self._rounds: dict[tuple[str, tuple[int, ...]], Rounds[Told]] = {}
         cluster.answers["local gradients"] = self._hear
-        cluster.answers["compared"] = lambda _, __, told: self.comparisons.add(*told)
-        cluster.answers["not compared"] = lambda _, __, told: self.comparisons.leave_out(*told)
+        cluster.answers["compared"] = lambda _, __, *told: self.comparisons.add(*told)
+        cluster.answers["not compared"] = lambda _, __, *told: self.comparisons.leave_out(*told)
         self._answer = cluster.answer
         self._given: dict[tuple[str, tuple[int, ...]], Rounds[tuple[bytes, str]]] = {}
         cluster.answers["gathered"] = self._gather
 
-    def _hear(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+    def _hear(self, worker: NativeWorker, question: int, *rest: Any) -> None:
         what, ranks, rank, number, told = rest
         rounds = self._rounds.setdefault((what, ranks), Rounds(len(ranks)))
         rounds.add(number, rank, worker, told)
         for each in rounds.complete():
             self._compare(what, rounds.take(each))
 
-    def _gather(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+    def _gather(self, worker: NativeWorker, question: int, *rest: Any) -> None:
         """The last rank of a pass is answered with what all have given, or why that is nothing."""
         what, ranks, rank, number, data, why_not = rest
         rounds = self._given.setdefault((what, ranks), Rounds(len(ranks)))
@@ -67,60 +62,27 @@ class OneProcess:
         """Of one backward pass."""
         where = f"{what}, backward pass {told[0][1]}"
         hooks = dict.fromkeys(hook for _, _, hook, _ in told.values())
-        parts = {rank: parts for rank, (_, _, _, parts) in told.items()}
-        names = [name for name in parts[0] if all(name in each for each in parts.values())]
+        found = compared([*_gradients(where, [parts for _, _, _, parts in told.values()])])
         if all(hook in _MEANS for hook in hooks):
-            deviation, differs = 0.0, []
-            for name in dict.fromkeys(name for each in parts.values() for name in each):
-                far, text = _apart([each.get(name) for each in parts.values()])
-                deviation = max(deviation, far)
-                differs += [f"{name} of {where}: {text}"] if text else []
-            self.comparisons.add(told[0][0], deviation, differs)
-        elif factor := _factor([[each[name] for each in parts.values()] for name in names]):
-            text = f"all gradients of {where} are {factor:.4g} times those of one process"
-            self.comparisons.add(told[0][0], abs(factor - 1), [text])
+            self.comparisons.add(told[0][0], found.deviation, found.differs)
+        elif found.factor is not None:
+            text = f"all gradients of {where} are {found.factor:.4g} times those of one process"
+            self.comparisons.add(told[0][0], abs(found.factor - 1), [text])
         else:
             self.comparisons.leave_out(f"{where}: {', '.join(hooks)} may round them")
 
 
-def _apart(parts: list[Part | None]) -> tuple[float, str]:
-    """How far a gradient is from the mean, and in what it differs on the first rank on which it does."""
-    present = [each for each in parts if each is not None]
-    mean = np.asarray(sum(each.own for each in present) / len(parts))
-    usual, furthest = TOLERANCES.get(present[0].dtype, EXACT), 0.0
-    # What cancels out has the rounding errors of what it was.
-    largest = max(float(np.max(np.abs(each.own), initial=0.0)) for each in present)
-    tolerance = Tolerance(usual.relative, usual.absolute + usual.relative * largest)
-    for rank, part in enumerate(parts):
-        if part is None:  # of a parameter that this rank has not used
-            continue
-        if part.got is None:
-            if np.any(mean):
-                return furthest, f"rank {rank} has no gradient"
-            continue
-        got, expected = torch.from_numpy(part.got), torch.from_numpy(_of(part, mean))
-        found = compare(got, expected, tolerance=tolerance)
-        if found.complaint:
-            return found.deviation, f"rank {rank}: {found.complaint}"
-        furthest = max(furthest, found.deviation)
-    return furthest, ""
-
-
-def _of(part: Part, mean: Any) -> Any:
-    """What a rank has of a mean."""
-    return mean[part.begin : part.begin + len(part.got)]
-
-
-def _factor(gradients: list[list[Part]]) -> float | None:
-    """What all gradients of all ranks are multiplied with; None if there is no such factor."""
-    got = [part.got for parts in gradients for part in parts]
-    if not got or any(each is None for each in got):
-        return None
-    flat = [
-        np.asarray(_of(part, sum(each.own for each in parts) / len(parts)))
-        for parts in gradients
-        for part in parts
-    ]
-    return common_factor(
-        torch.from_numpy(np.concatenate(got)), torch.from_numpy(np.concatenate(flat))
-    )
+def _gradients(where: str, parts: list[dict[str, Part]]) -> Iterator[Gradient]:
+    """Those of all ranks, beside the mean of what each has alone."""
+    for name in dict.fromkeys(name for each in parts for name in each):
+        # A rank that has not used a parameter has nothing of it.
+        present = {rank: each[name] for rank, each in enumerate(parts) if name in each}
+        mean = np.asarray(sum(each.own for each in present.values()) / len(parts))
+        largest = max(float(np.max(np.abs(each.own), initial=0.0)) for each in present.values())
+        for rank, part in present.items():
+            got, expected = None, mean
+            if part.got is not None:
+                got = torch.from_numpy(part.got)
+                expected = mean[part.begin : part.begin + len(part.got)]
+            about = f"{name} of {where}", rank, got, torch.from_numpy(expected)
+            yield Gradient(*about, largest, part.dtype)

@@ -1,10 +1,9 @@
-"""Tensors as members of process groups send them to each other."""
+"""Tensors as one process gives them to another: to a member of its process group, or to the coordinator."""
 
 from __future__ import annotations
 
 import math
 import os
-import pickle
 from typing import Any
 
 import torch
@@ -35,8 +34,7 @@ class Packed:
 
     def tensors(self) -> list[Tensor]:
         """Copies of them, until it is closed."""
-        memory = None if self.fd is None else mapped(f"/proc/self/fd/{self.fd}")
-        return _tensors(self.parts, memory)
+        return unpacked(self.parts, None if self.fd is None else f"/proc/self/fd/{self.fd}")
 
     def close(self) -> None:
         if self.fd is not None:
@@ -47,10 +45,9 @@ def _raw(tensor: Tensor) -> tuple[torch.dtype, tuple[int, ...], bytes]:
     return tensor.dtype, tuple(tensor.shape), content(tensor)
 
 
-def unpacked(data: bytes, path: bytes | None) -> list[Tensor]:
-    """From the parts, pickled, and where the file is."""
-    memory = None if path is None else mapped(path.decode())
-    return _tensors(pickle.loads(data), memory)
+def unpacked(parts: list[Any], path: str | None) -> list[Tensor]:
+    """From the parts, and where the file is."""
+    return _tensors(parts, None if path is None else mapped(path))
 
 
 def _tensors(parts: list[Any], memory: Tensor | None) -> list[Tensor]:

@@ -38,7 +38,6 @@ class _Play:
         cluster: NativeCluster,
         *,
         shut_down_early: bool,
-        quiet: bool,
     ) -> None:
         self.run = run
         self.program = program
@@ -46,7 +45,6 @@ class _Play:
         self.cluster = cluster
         run.got = self.outcome
         self.shut_down_early = shut_down_early
-        self.quiet = quiet
         self.done: dict[NativeWorker, int] = {}
         self.settled: dict[NativeWorker, int] = {}
         #: what workers had come to when they ended, by rank
@@ -56,14 +54,14 @@ class _Play:
         for name in ("hello", "done", "settle", "end", "pass"):
             self.cluster.answers[name] = getattr(self, f"_{name}")
 
-    def _hello(self, worker: NativeWorker, question: int, _: tuple[Any, ...]) -> None:
+    def _hello(self, worker: NativeWorker, question: int) -> None:
         timeout_s = self.cluster.rpc_timeout_s
-        said = (worker.rank, self.program, self.shut_down_early, self.quiet, timeout_s)
+        said = (worker.rank, self.program, self.shut_down_early, timeout_s)
         self.cluster.answer(worker, question, said)
 
-    def _done(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        if rest[0] is not None and self.run.crash is None:
-            self.run.crash = rest[0]
+    def _done(self, worker: NativeWorker, question: int, crash: str | None) -> None:
+        if self.run.crash is None:
+            self.run.crash = crash
         if self.shut_down_early:
             self.cluster.answer(worker, question, self.together)
             return
@@ -85,16 +83,18 @@ class _Play:
         """Whether all still live. A graceful shutdown waits for a worker that ended, for ever."""
         return all(worker.alive for worker in self.cluster.workers)
 
-    def _settle(self, worker: NativeWorker, question: int, _: tuple[Any, ...]) -> None:
+    def _settle(self, worker: NativeWorker, question: int) -> None:
         self.settled[worker] = question
 
-    def _end(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        self.ended[worker.rank] = rest[1]
-        if rest[0] is not None and self.run.crash is None and not self.cluster.deaths:
-            self.run.crash = f"shutdown of worker {worker.rank}: {rest[0]}"
+    def _end(self, worker: NativeWorker, question: int, *rest: Any) -> None:
+        problem, outcome = rest
+        self.ended[worker.rank] = outcome
+        if problem is not None and self.run.crash is None and not self.cluster.deaths:
+            self.run.crash = f"shutdown of worker {worker.rank}: {problem}"
 
-    def _pass(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        trainer, step, context = rest
+    def _pass(
+        self, worker: NativeWorker, question: int, trainer: int, step: int, context: int
+    ) -> None:
 
         def collect() -> None:
             found: Gradients = {}
@@ -184,7 +184,6 @@ def run_native(
     *,
     plan: Plan = NO_FAULTS,
     shut_down_early: bool = False,
-    quiet: bool = True,
     **options: Any,
 ) -> Run:
     """Run ``program`` on a :class:`NativeCluster` made with ``options``.
@@ -199,7 +198,7 @@ def run_native(
         *(["endings: all steps run in one group"] * bool(program.endings)),
     ]
     with cluster:
-        play = _Play(run, program, cluster, shut_down_early=shut_down_early, quiet=quiet)
+        play = _Play(run, program, cluster, shut_down_early=shut_down_early)
         try:
             play.play()
         except (TimeoutError, Livelock) as error:

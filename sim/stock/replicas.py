@@ -65,7 +65,7 @@ class Replicas:
         self.compared = 0
         cluster.answers["replicas"] = self._hear
 
-    def _hear(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+    def _hear(self, worker: NativeWorker, question: int, *rest: Any) -> None:
         """Raises FoundError for what differs, unless the run is to go on."""
         kind, what, key, rank, members, number, place, digests, own = rest
         same = self._sets.setdefault(

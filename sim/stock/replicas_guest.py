@@ -10,7 +10,6 @@ import gc
 import itertools
 import sys
 from collections import Counter
-from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -25,7 +24,7 @@ from squall.real.native.here import Here
 from squall.sim.stock.ddp_modules import DdpModules, has_group, ranks_of
 from squall.sim.stock.digests import digest, without_modes
 from squall.sim.stock.fsdp_modules import FsdpModules
-from squall.sim.world.places import line_of
+from squall.sim.world.places import frames_of, line_of
 
 #: hooks of DistributedDataParallel under which its replicas are apart on purpose, until somebody averages them
 _LOCAL_HOOKS = ("noop_hook", "post_localSGD_hook")
@@ -143,12 +142,7 @@ def _state(optimizer: Optimizer, parameters: dict[str, Any]) -> dict[str, Any]:
 
 def _is_part() -> bool:
     """Whether the step that has ended is called by that of another optimizer."""
-    frame: FrameType | None = sys._getframe()
-    steps = 0
-    while frame is not None:
-        steps += frame.f_code.co_qualname == _STEP
-        frame = frame.f_back
-    return steps > 1
+    return sum(each.f_code.co_qualname == _STEP for each in frames_of(sys._getframe())) > 1
 
 
 def _is_local(module: Any) -> bool:

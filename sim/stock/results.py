@@ -45,7 +45,7 @@ class Results:
         self.compared = 0
         cluster.answers["group over"] = self._hear
 
-    def _hear(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+    def _hear(self, worker: NativeWorker, question: int, *rest: Any) -> None:
         """Raises FoundError for what is wrong, unless the run is to go on."""
         number, rank, (kind, sequence), place, is_written, told, size = rest
         what = f"{kind} {sequence} of process group {number}"

@@ -27,6 +27,7 @@ from squall.model.events.waiting import line_of
 from squall.real.rpc.rendezvous import JOIN_TIMEOUT_S
 from squall.sim.scenario import CommandLine, Scenario, Script
 from squall.sim.scripts import ranks
+from squall.sim.scripts.compat.errors import Uncaught
 from squall.sim.scripts.compat.process import FIRST_PID
 from squall.sim.scripts.hints import hint, hint_for_size, hint_for_usage
 from squall.sim.scripts.repeated import leave_out_repeated
@@ -36,8 +37,8 @@ from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.findings import Findings, FoundError
 from squall.sim.stock.gradients import PassLog, summarise
 from squall.sim.stock.groups import Groups
-from squall.sim.stock.memory_file import Stored, load
 from squall.sim.stock.one_process import OneProcess
+from squall.sim.stock.packed import unpacked
 from squall.sim.stock.patience import ComputingError
 from squall.sim.stock.plan import left_out
 from squall.sim.stock.replicas import Replicas
@@ -111,7 +112,7 @@ class ScriptProcesses:
         self._shown: dict[NativeWorker, list[int]] = {}
         for name in ("role", "meet", "join", "exit", "pass", "returned"):
             cluster.answers[name] = getattr(self, f"_{name}")
-        self._children = Children(cluster, self._start_child, self._start_program)
+        self._children = Children(cluster, self._start_child)
         self._stores = Stores(cluster)
         self.findings = Findings(go_on=script.go_on)
         self.groups = Groups(cluster, self.findings)
@@ -157,16 +158,14 @@ class ScriptProcesses:
         worker.computing_s = spinning.limit_s()
         self._lines[worker] = line
         path = os.path.abspath(line.path)
-        own: dict[str, str] = {}
-        if call is None and program is None and self._workers is not None:
-            own = {name: environ[name] for name in ranks.OWN}
+        is_rank = call is None and program is None
         self._roles[worker] = {
             "script": path,
             "text": line.text,
             "code": marshalled(line.text, path) if line.text is not None else None,
             "args": list(line.args),
             "environ": environ,
-            "own": own,
+            "own": ranks.own_variables(environ, self._workers) if is_rank else {},
             "seed": self.seed,
             "number": number,
             "pid": FIRST_PID + len(self.cluster.workers) - 1,
@@ -186,28 +185,21 @@ class ScriptProcesses:
         """What else process ``number`` is told of what it is to run."""
         return {}
 
-    def _role(self, worker: NativeWorker, question: int, _: tuple[Any, ...]) -> None:
+    def _role(self, worker: NativeWorker, question: int) -> None:
         self.cluster.answer(worker, question, self._roles[worker])
 
     def _start_child(
         self,
         parent: NativeWorker,
-        call: bytes,
         environ: dict[str, str],
-        forked: bool,
-        number: int | None,
+        *,
+        number: int | None = None,
+        **details: Any,
     ) -> NativeWorker:
-        if number is None:
-            number = len(self.cluster.workers)
-        return self._start(number, self._lines[parent], environ, call=call, forked=forked)
+        number = len(self.cluster.workers) if number is None else number
+        return self._start(number, self._lines[parent], environ, **details)
 
-    def _start_program(
-        self, parent: NativeWorker, environ: dict[str, str], program: dict[str, Any]
-    ) -> NativeWorker:
-        number, line = len(self.cluster.workers), self._lines[parent]
-        return self._start(number, line, environ, program=program)
-
-    def _exit(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+    def _exit(self, worker: NativeWorker, question: int, *rest: Any) -> None:
         code, error, usage, computed, left = rest
         self.left += [each._replace(worker=worker.known_as) for each in left]
         for name, (times, seconds) in computed.items():
@@ -220,8 +212,8 @@ class ScriptProcesses:
         told = None if usage is None else hint_for_usage(self.script, usage)
         if error is not None:
             number = worker.rank if worker.rank >= 0 else None
-            raised = ProcessError(worker.name, number, **error)
-            told = told or hint(self.script, error["type"], error["message"])
+            raised = ProcessError(worker.name, number, *error)
+            told = told or hint(self.script, error.type, error.message)
             if role["program"] is not None and ranks.BY_AN_AGENT in role["environ"]:
                 self.agents_errors.append(raised)
             else:
@@ -230,11 +222,11 @@ class ScriptProcesses:
             self.hints.append(told)
         self.cluster.runtime.call_later(0.0, lambda: self._ended(worker, code, error))
 
-    def _ended(self, worker: NativeWorker, code: int, error: dict[str, str] | None) -> None:
+    def _ended(self, worker: NativeWorker, code: int, error: Uncaught | None) -> None:
         self.show()
         self._children.codes[worker] = code
-        why = f"{error['type']}: {error['message']}" if error is not None else ""
-        why = f"exit code {code}" if error is None or error["type"] == EXITED else why
+        why = f"{error.type}: {error.message}" if error is not None else ""
+        why = f"exit code {code}" if error is None or error.type == EXITED else why
         worker.ending = f"{why}, at t={self.cluster.runtime.now():.6f} s"
         if not code:
             self.groups.finished(worker)
@@ -246,8 +238,7 @@ class ScriptProcesses:
             for other in self.cluster.workers:
                 self.cluster.end(other)
 
-    def _returned(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        rank, value = rest
+    def _returned(self, worker: NativeWorker, question: int, rank: int, value: Any) -> None:
         self.returned[rank] = value
         self.cluster.answer(worker, question, None)
 
@@ -256,7 +247,7 @@ class ScriptProcesses:
 
     # -- groups ---------------------------------------------------------------------------
 
-    def _join(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+    def _join(self, worker: NativeWorker, question: int, *rest: Any) -> None:
         name, rank, world_size, by_rank = rest
         if rank in self._names and rank in self.cluster.ranks:
             problem = RuntimeError(f"rank {rank} has joined this group already")
@@ -295,9 +286,11 @@ class ScriptProcesses:
         for each, asked in joining.items():
             self.cluster.answer(each, asked, problem)
 
-    def _meet(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
+    def _meet(
+        self, worker: NativeWorker, question: int, rank: int, world_size: int, by_rank: bool
+    ) -> None:
         """A process is about to wait for the others of a process group."""
-        self._start_others(worker, *rest)
+        self._start_others(worker, rank, world_size, by_rank)
         self.cluster.answer(worker, question, None)
 
     def _start_others(
@@ -319,8 +312,7 @@ class ScriptProcesses:
             if other != rank:
                 self.start(other, rank=other)
 
-    def _pass(self, worker: NativeWorker, question: int, rest: tuple[Any, ...]) -> None:
-        context, error = rest
+    def _pass(self, worker: NativeWorker, question: int, context: int, error: Any) -> None:
         returned = error is None
 
         def collect() -> None:
@@ -343,11 +335,12 @@ class ScriptProcesses:
 
     def _gradients(self, worker: NativeWorker, context: int) -> list[Tensor]:
         """None of them if the worker has died, or does not know the context."""
-        stored: Stored | None = self.cluster.call(worker, "gradients", context)
-        if stored is None:
+        said = self.cluster.call(worker, "gradients", context)
+        if said is None:
             return []
-        found = load(stored, worker.process.pid)
-        if stored.fd is not None:
+        parts, fd = said
+        found = unpacked(parts, None if fd is None else f"/proc/{worker.process.pid}/fd/{fd}")
+        if fd is not None:
             self.cluster.call(worker, "gradients_read")
         return found
 

@@ -30,7 +30,7 @@ from typing import Any
 
 from squall.real.native.here import Here
 from squall.sim.scripts import multiprocess
-from squall.sim.scripts.compat.errors import as_told, exited, report
+from squall.sim.scripts.compat.errors import Uncaught, exited, report
 from squall.sim.scripts.ranks import inherited
 
 _context: Any = context
@@ -169,7 +169,7 @@ def importing(on: bool) -> None:
         vars(current).pop("_inheriting", None)
 
 
-def run_child(call: bytes) -> tuple[int, dict[str, str] | None]:
+def run_child(call: bytes) -> tuple[int, Uncaught | None]:
     """Run a ``Process`` that was handed over: its exit code, and what it raised."""
     obj = reduction.ForkingPickler.loads(call)
     run, raised = obj.run, []
@@ -180,10 +180,10 @@ def run_child(call: bytes) -> tuple[int, dict[str, str] | None]:
         except BaseException as error:
             own = _written(error)
             if isinstance(own, Exception):
-                raised.append(as_told(report(own)))
+                raised.append(report(own))
             elif isinstance(own, SystemExit) and own.code:
                 code = own.code & 0xFF if isinstance(own.code, int) else 1
-                raised.append(as_told(exited(code, own)))
+                raised.append(exited(code, own))
             raise
 
     vars(obj)["run"] = told

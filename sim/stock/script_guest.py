@@ -19,7 +19,6 @@ import threading
 import time
 import types
 from collections import Counter
-from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from typing import Any, NoReturn
 from urllib.parse import parse_qsl, urlparse
@@ -34,9 +33,8 @@ from squall.real.native import turns
 from squall.real.native.here import FIRST_LANE, Here, debug_info
 from squall.real.rpc.rendezvous import store_key
 from squall.sim.scripts import dates, event_loop, generators, outside, returned
-from squall.sim.scripts.compat.clock import BOOT_S, EPOCH_S
 from squall.sim.scripts.compat.errors import (
-    as_told,
+    Uncaught,
     call_hook,
     exit_code_of,
     exited,
@@ -47,6 +45,7 @@ from squall.sim.scripts.compat.process import FORKS_RUN_EXIT_HANDLERS
 from squall.sim.scripts.computing import Computing
 from squall.sim.scripts.reference import told_to
 from squall.sim.scripts.rounds import compiled
+from squall.sim.scripts.times import EPOCH_S, functions
 from squall.sim.stock import (
     ddp_modules,
     fsdp_gradients,
@@ -64,7 +63,7 @@ from squall.sim.stock import (
     stacks_from_outside,
     turn_guest,
 )
-from squall.sim.stock.memory_file import Stored, store
+from squall.sim.stock.packed import Packed
 from squall.sim.stock.store_guest import FileStore, PrefixStore, SharedStore, TCPStore, meet
 
 #: how far the clock goes on at each reading, in seconds
@@ -92,8 +91,8 @@ class ScriptGuest:
         #: lets time pass for operators, if they take some
         self.computing: Computing | None = None
         self.made = made_guest.MadeGuest()
-        #: the file that the coordinator reads gradients from
-        self._given: int | None = None
+        #: what the coordinator reads gradients from
+        self._given = Packed([])
         self._opened = ExitStack()
 
     def serve(self, question: tuple[Any, ...]) -> Any:
@@ -103,21 +102,18 @@ class ScriptGuest:
     def serve_debug_info(self) -> dict[str, int]:
         return debug_info()
 
-    def serve_gradients(self, context_id: int) -> Stored:
-        """None of them if RPC has ended here, or this worker does not know the context."""
+    def serve_gradients(self, context_id: int) -> tuple[list[Any], int | None]:
+        """As :class:`Packed` has them; none if RPC has ended here, or this worker does not know the context."""
         try:
             gradients = _autograd.get_gradients(context_id)
         except RuntimeError:
-            return Stored()
-        stored = store([gradient.detach() for gradient in gradients.values()])
-        self._given = stored.fd
-        return stored
+            return [], None
+        self._given = Packed([gradient.detach() for gradient in gradients.values()])
+        return self._given.parts, self._given.fd
 
     def serve_gradients_read(self) -> None:
         """The coordinator has them: what they lie in is given back."""
-        if self._given is not None:
-            os.close(self._given)
-            self._given = None
+        self._given.close()
 
     def serve_stacks(self) -> list[Any]:
         from squall.sim.stock.stacks import stacks
@@ -154,7 +150,7 @@ class ScriptGuest:
                 code, error = ended
         except BaseException as raised:
             code, error, usage = _uncaught(raised)
-        if error is not None and error["type"] != EXITED:
+        if error is not None and error.type != EXITED:
             script_children.terminate_children()
         if not role["forked"] or FORKS_RUN_EXIT_HANDLERS:
             _thread_module._shutdown()  # waits for threads that are no daemons
@@ -162,18 +158,18 @@ class ScriptGuest:
         script_children.end_children()
         self._end(code, error, usage)
 
-    def _end(self, code: int, error: dict[str, str] | None, usage: str | None = None) -> NoReturn:
+    def _end(self, code: int, error: Uncaught | None, usage: str | None = None) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
         self._leave(code, error, usage)
 
     def _leave(
-        self, code: int, error: dict[str, str] | None = None, usage: str | None = None
+        self, code: int, error: Uncaught | None = None, usage: str | None = None
     ) -> NoReturn:
         """The coordinator is told, and the process ends at once, as by ``os._exit``."""
         computed = {} if self.computing is None else self.computing.computed
         left = [] if code else self.made.left()
-        error = error or (as_told(exited(code)) if code else None)
+        error = error or (exited(code) if code else None)
         self.here.ask("exit", code, error, usage, computed, left)
         _exit(code)
 
@@ -213,7 +209,7 @@ class ScriptGuest:
         if role["watch"]:
             _autograd.backward = self._told_of(_autograd.backward, all=role["check"])
         clock = _Clock(here)
-        vars(time).update(_of_time(here, clock))
+        vars(time).update(functions(clock.read, here.sleep, "time"))
         script_rounds.install(here)
         dates.install(lambda: EPOCH_S + clock.read())
         vars(os).update(outside.functions_of_os(), _exit=self._leave)
@@ -281,7 +277,7 @@ class ScriptGuest:
 
         return told
 
-    def _run(self, role: dict[str, Any]) -> tuple[int, dict[str, str] | None] | None:
+    def _run(self, role: dict[str, Any]) -> tuple[int, Uncaught | None] | None:
         """Run what the process is for. Of a ``Process``: its exit code, and what it raised."""
         spawned = role["call"] is not None
         module = types.ModuleType("__main__")
@@ -324,52 +320,6 @@ class _Clock:
         self._readings.count()
         self._read_s = max(self._here.now(), self._read_s + _READING_S)
         return self._read_s
-
-
-def _of_time(here: Here, clock: _Clock) -> dict[str, Any]:
-    """The functions of ``time`` that are virtual, as on the port; known by their names, as calls of them
-    go to other workers."""
-
-    def sleep(seconds: float) -> None:
-        here.sleep(seconds)
-
-    def wall() -> float:
-        return EPOCH_S + clock.read()
-
-    def since_boot() -> float:
-        return BOOT_S + clock.read()
-
-    def in_ns(read: Callable[[], float]) -> Callable[[], int]:
-        return lambda: round(read() * 1e9)
-
-    def broken_down(real: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda seconds=None, /: real(wall() if seconds is None else seconds)
-
-    localtime = broken_down(time.localtime)
-    strftime, asctime = time.strftime, time.asctime
-    found: dict[str, Any] = {
-        "sleep": sleep,
-        "time": wall,
-        "monotonic": since_boot,
-        "perf_counter": lambda: since_boot(),
-        "process_time": lambda: clock.read(),
-        "thread_time": lambda: clock.read(),
-        "time_ns": in_ns(wall),
-        "monotonic_ns": in_ns(since_boot),
-        "perf_counter_ns": in_ns(since_boot),
-        "process_time_ns": in_ns(clock.read),
-        "thread_time_ns": in_ns(clock.read),
-        "localtime": localtime,
-        "gmtime": broken_down(time.gmtime),
-        "ctime": broken_down(time.ctime),
-        "asctime": lambda when=None, /: asctime(localtime() if when is None else when),
-        "strftime": lambda form, when=None, /: strftime(
-            form, localtime() if when is None else when
-        ),
-    }
-    for name, function in found.items():
-        function.__module__, function.__name__, function.__qualname__ = "time", name, name
-    return found
 
 
 def _joining(join: Any, here: Here) -> Any:
@@ -440,18 +390,18 @@ def _meet(here: Here, url: str, **kwargs: Any) -> Any:
     yield SharedStore(f"{key} process group {_met[key]}", timeout), rank, world_size
 
 
-def _uncaught(error: BaseException) -> tuple[int, dict[str, str] | None, str | None]:
+def _uncaught(error: BaseException) -> tuple[int, Uncaught | None, str | None]:
     """What ends the process: its exit code, an error that is printed now, and what the script did
     not like of its arguments."""
     code = exit_code_of(error)
     if code is not None:
-        return code, as_told(exited(code, error)) if code else None, usage_of(error)
+        return code, exited(code, error) if code else None, usage_of(error)
     told = report(error)
     if sys.excepthook is sys.__excepthook__:
         sys.stderr.write(told.traceback)
     else:  # the script has set a hook of its own
         call_hook(error)
-    return 1, as_told(told), None
+    return 1, told, None
 
 
 def main(fd: int, request: dict[str, Any]) -> None:

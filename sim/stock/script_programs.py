@@ -3,7 +3,6 @@ finds. The coordinator starts them and keeps the pipes between them."""
 
 from __future__ import annotations
 
-import io
 import os
 import runpy
 import subprocess
@@ -14,7 +13,7 @@ from importlib.machinery import PathFinder
 from typing import Any
 
 from squall.real.native.here import Here
-from squall.sim.scripts.python_command import CannotRun, PythonCommand
+from squall.sim.scripts.python_command import PythonCommand
 from squall.sim.scripts.ranks import inherited
 from squall.sim.scripts.rounds import compiled
 from squall.sim.scripts.subprocesses import (
@@ -23,8 +22,11 @@ from squall.sim.scripts.subprocesses import (
     Started,
     WriteEnd,
     file_not_there,
+    module_spec,
     popen,
+    reading,
     system,
+    writing,
 )
 
 _subprocess: Any = subprocess
@@ -68,13 +70,8 @@ def located(command: PythonCommand, folder: str, environ: Any) -> PythonCommand:
     if command.kind == "code":
         return PythonCommand("code", command.what, ("-c", *command.args))
     places = [folder, *filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))]
-    name, spec = command.what, None
-    for end in [at for at, letter in enumerate(f"{name}.") if letter == "."]:
-        spec = PathFinder.find_spec(name[:end], places)
-        if spec is None:
-            raise CannotRun("subprocess.Popen", f"the module {name} is none of the script's own")
-        places = list(spec.submodule_search_locations or ())
-    return PythonCommand("module", name, (str(spec and spec.origin), *command.args))
+    spec = module_spec(command.what, PathFinder.find_spec, places)
+    return PythonCommand("module", command.what, (str(spec.origin), *command.args))
 
 
 def settle_in(here: Here, role: dict[str, Any]) -> None:
@@ -91,12 +88,9 @@ def settle_in(here: Here, role: dict[str, Any]) -> None:
         if isinstance(stream, str):
             _open(number, stream)
         elif number == 0:
-            sys.stdin = io.TextIOWrapper(
-                io.BufferedReader(ReadEnd(partial(here.ask, "pipe read", stream))), encoding="utf-8"
-            )
+            sys.stdin = reading(ReadEnd(partial(here.ask, "pipe read", stream)))
         else:
-            writing: Any = WriteEnd(partial(here.ask, "pipe write", stream))
-            file = io.TextIOWrapper(writing, encoding="utf-8", write_through=True)
+            file = writing(WriteEnd(partial(here.ask, "pipe write", stream)))
             setattr(sys, "stdout" if number == 1 else "stderr", file)
 
 

@@ -49,10 +49,11 @@ class Stores:
         does: Callable[..., None],
         worker: NativeWorker,
         question: int,
-        rest: tuple[Any, ...],
+        store: str,
+        caller: tuple[str, Place],
+        *words: Any,
     ) -> None:
-        store, (method, place), *more = rest
-        does(_Asked(worker, question, store, method, place), *more)
+        does(_Asked(worker, question, store, *caller), *words)
 
     def _answer(self, asked: _Asked, value: Any) -> None:
         self._cluster.answer(asked.worker, asked.question, value)
@@ -150,6 +151,6 @@ class Stores:
     def _keys(self, asked: _Asked) -> None:
         self._answer(asked, list(self._values(asked.store)))
 
-    def _port(self, worker: NativeWorker, question: int, _: tuple[Any, ...]) -> None:
+    def _port(self, worker: NativeWorker, question: int) -> None:
         self._next_port += 1
         self._cluster.answer(worker, question, self._next_port)

@@ -19,7 +19,6 @@ import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 
 from squall.real.native.build import Unavailable, library
@@ -94,7 +93,7 @@ class Zygote:
     """A process with torch imported, and ``modules``, of which ``module:function`` calls one besides. Raises
     :class:`Unavailable` where it cannot be had.
 
-    ``on_build`` is told if the agent has to be built first. ``wait`` False: the process is begun, and
+    ``wait`` False: the process is begun, and
     whoever is going to use it calls :meth:`ready` before, which waits and raises.
     """
 
@@ -102,10 +101,9 @@ class Zygote:
         self,
         modules: Sequence[str],
         *,
-        on_build: Callable[[str], object] | None = None,
         wait: bool = True,
     ) -> None:
-        built = library(on_build)
+        built = library()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         environment = {
             **os.environ,
@@ -165,12 +163,7 @@ class Zygote:
     def __enter__(self) -> Zygote:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def fork(self, entry: str, *, again: bool = False, **spec: Any) -> Process:

@@ -11,7 +11,7 @@ queued. Equivalent orders of steps give the same names, which numbers of tasks a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol
 
 from squall.real.rpc.message_type import RESPONSE_FLAG
 from squall.sim.world.delivery import Delivery
@@ -19,7 +19,6 @@ from squall.sim.world.virtual_time import NORMAL, Callbacks, D, Due, Livelock, V
 
 #: how much runs between two choices: see :class:`Chooser`
 Grain = Literal["message", "task", "fine"]
-GRAINS: tuple[Grain, ...] = get_args(Grain)
 #: what the arrival of a message touches: its whole worker, or its call; see sim/explore/touches.py
 Dependence = Literal["worker", "delivery"]
 #: how a step touches something: two of one kind commute, unless they write

@@ -10,7 +10,6 @@ with network.hold(kind=MessageType.CLEANUP_AUTOGRAD_CONTEXT_REQ, dst=2) as held:
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from squall.real.runtime import Event, Runtime
@@ -108,12 +107,7 @@ class Held:
     def __enter__(self) -> Held:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
     # -- for the network --------------------------------------------------------------------

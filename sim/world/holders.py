@@ -8,14 +8,15 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from squall.sim.world.places import file_name, is_library
+from squall.sim.world.places import file_name, frames_of, is_library
 
-#: objects that are looked at, at most
-_MOST = 20_000
+#: objects that are looked at, and containers that are named, at most
+_MOST, _CONTAINERS = 20_000, 3
 _PLAIN = (str, bytes, int, float, bool, complex, type(None), type, ModuleType)
 #: the last step of a path
 _LAST = re.compile(r"(\[[^][]*\]|\{\.\.\.\})$")
@@ -33,13 +34,12 @@ def of_module(module: ModuleType) -> Iterator[Root]:
 
 def of_frames(frame: FrameType | None) -> Iterator[Root]:
     """The variables of functions of the user's in a stack, of which this is the innermost."""
-    while frame is not None:
-        code = frame.f_code
+    for each in frames_of(frame):
+        code = each.f_code
         if not is_library(code.co_filename) and code.co_name != "<module>":
-            place = f"{file_name(code.co_filename)}:{frame.f_lineno}"
-            for name, value in list(frame.f_locals.items()):
+            place = f"{file_name(code.co_filename)}:{each.f_lineno}"
+            for name, value in list(each.f_locals.items()):
                 yield f"{name}{{}} of {code.co_name}(), which is at {place}", value
-        frame = frame.f_back
 
 
 def held(roots: Iterable[Root], is_wanted: Callable[[object], bool]) -> Iterator[Root]:
@@ -61,7 +61,13 @@ def held(roots: Iterable[Root], is_wanted: Callable[[object], bool]) -> Iterator
                 found.append((way, path + step, inner))
 
 
-def container_of(way: str) -> str:
+def containers(roots: Iterable[Root], is_wanted: Callable[[object], bool]) -> list[str]:
+    """What holds wanted objects, those in which several are."""
+    found = Counter(_container_of(way) for way, _ in held(roots, is_wanted))
+    return [name for name, count in found.most_common(_CONTAINERS) if count > 1]
+
+
+def _container_of(way: str) -> str:
     """What an object is in, by a way to it: ``cache``, a global of leak.py, of ``cache[3]``."""
     path, comma, rest = way.partition(", ") if ", a global of " in way else way.partition(" of ")
     return f"`{_LAST.sub('', path)}`{comma}{rest}"

@@ -208,7 +208,7 @@ def _formula(spec: str) -> LatencyModel:
         return UniformLatency(parse_duration_s(least), parse_duration_s(most))
     if kind == "lognormal":
         median, sigma = _arguments(kind, rest, "MEDIAN", "SIGMA")
-        return LogNormalLatency(parse_duration_s(median), _parse_number("sigma", sigma))
+        return LogNormalLatency(parse_duration_s(median), _sigma(sigma))
     raise ValueError(f"no model is called {kind!r}" if kind else "it is empty")
 
 
@@ -219,11 +219,11 @@ def _arguments(kind: str, rest: str, *names: str) -> list[str]:
     return found
 
 
-def _parse_number(name: str, text: str) -> float:
+def _sigma(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"{name} {text!r} is no number") from None
+        raise ValueError(f"sigma {text!r} is no number") from None
 
 
 def _check_duration(what: str, seconds: float) -> None:

@@ -18,7 +18,6 @@ from squall.sim.world.scheduler import SimRuntime
 
 
 def joint_reference(
-    runtime: SimRuntime | None = None,
     *,
     exact: bool = False,
     tolerance: Tolerance | None = None,
@@ -27,7 +26,7 @@ def joint_reference(
 ) -> JointReference:
     """An observer that compares every backward pass of a run; see :class:`JointReference`.
 
-    Give it the runtime now, or with :func:`attach` once there is one.
+    :func:`attach` gives it the runtime, once there is one.
     """
     before = _SavedTensorsHooks.entered
 
@@ -35,16 +34,13 @@ def joint_reference(
         # Nothing tells which nodes saved tensors under hooks: once there are any, all may have.
         return _SavedTensorsHooks.entered != before or has_hooks(node)
 
-    reference = JointReference(
+    return JointReference(
         runs_user_code=runs_user_code,
         exact=exact,
         tolerance=tolerance,
         fork_always=fork_always,
         rehearse=rehearse,
     )
-    if runtime is not None:
-        attach(reference, runtime)
-    return reference
 
 
 def attach(reference: JointReference, runtime: SimRuntime) -> None:

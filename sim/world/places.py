@@ -215,6 +215,15 @@ def place_of(frame: FrameType | None) -> str:
     return ""
 
 
+def frames_of(frame: FrameType | None) -> list[FrameType]:
+    """A stack, the innermost first."""
+    found = []
+    while frame is not None:
+        found.append(frame)
+        frame = frame.f_back
+    return found
+
+
 def function_of(frame: FrameType | None) -> str:
     """Which function of PyTorch or Python squall's own code has called there; "" if none."""
     inner: list[FrameType] = []

@@ -9,7 +9,6 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable
 from random import Random
-from types import TracebackType
 from typing import Any
 
 from greenlet import greenlet
@@ -172,12 +171,7 @@ class SimLock(Lock):
         else:
             self._wait(None)
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._waiters:
             self.release()
         else:

@@ -25,6 +25,7 @@ from squall.real.runtime import NO_CONTEXT, TaskOwner, current_task_variable
 from squall.sim.world import interrupts
 from squall.sim.world.looks import REFUSALS, looked, looks_of
 from squall.sim.world.ordering import FifoExcept, PctOrder, RandomOrder, Recorded
+from squall.sim.world.places import frames_of
 from squall.sim.world.primitives import Scheduler, SimEvent, SimLock, SimTask, SimTimer
 from squall.sim.world.processes import Clock, Processes
 from squall.sim.world.schedule import FIFO, Order, Schedule
@@ -67,7 +68,6 @@ class SimRuntime(Scheduler):
         seed: int = 0,
         order: Order | Schedule = "fifo",
         isolation: Isolation | None = None,
-        tracer: tracing.Tracer = tracing.NULL_TRACER,
         time: VirtualTime | None = None,
     ) -> None:
         watcher = current()
@@ -78,7 +78,7 @@ class SimRuntime(Scheduler):
         self.seed = seed
         self.isolation = isolation
         self._fresh = isolation.fresh if isolation is not None else None
-        self.tracer = tracer
+        self.tracer: tracing.Tracer = tracing.NULL_TRACER
         #: pauses, slows down and ends workers; None as long as nobody does
         self.processes: Processes | None = None
         #: the clocks of workers that do not show the true time, or None
@@ -350,13 +350,9 @@ class SimRuntime(Scheduler):
 
     def held_by_frozen(self) -> list[object]:
         """The variables of all functions that frozen tasks are in."""
-        held: list[object] = []
-        for task in self._frozen:
-            frame = None if task.glet is None else task.glet.gr_frame
-            while frame is not None:
-                held += frame.f_locals.values()
-                frame = frame.f_back
-        return held
+        innermost = [None if task.glet is None else task.glet.gr_frame for task in self._frozen]
+        stacks = itertools.chain.from_iterable(map(frames_of, innermost))
+        return [value for frame in stacks for value in frame.f_locals.values()]
 
     def forbid_waiting(self) -> None:
         """A task that would wait gets a RuntimeError from here on, and one that would sleep goes on

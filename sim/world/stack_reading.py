@@ -16,7 +16,7 @@ from squall.model.events.names import code
 from squall.model.events.waiting import Waiting
 from squall.real.rpc.called import name_of_call
 from squall.sim.world.expressions import expression_of, held_by, made_at, value_of
-from squall.sim.world.places import WRAPPERS, file_name, is_library, place_in, place_of
+from squall.sim.world.places import WRAPPERS, file_name, frames_of, is_library, place_in, place_of
 from squall.sim.world.started import Started
 
 
@@ -186,15 +186,6 @@ def ended_by(
     lack = "" if ends else " and ".join(lacks)
     full = "the pool" if kind == "pool" else ""
     return waiting._replace(what=reading.what, kind=kind, ends=tuple(ends), lack=lack, full=full)
-
-
-def frames_of(frame: FrameType | None) -> list[FrameType]:
-    """A stack, the innermost first."""
-    found = []
-    while frame is not None:
-        found.append(frame)
-        frame = frame.f_back
-    return found
 
 
 def threads_of(

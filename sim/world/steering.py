@@ -322,22 +322,16 @@ class SteeredTime(VirtualTime):
 
     def sooner(self, by: Mapping[int, float]) -> None:
         """Let the tasks that are queued go on so much sooner."""
-        queue: list[Any] = self._queue
-        queue[:] = [
-            (max(self.now, due_s - by.get(event.id, 0.0)), priority, number, event)
-            if isinstance(event, SimTask)
-            else (due_s, priority, number, event)
-            for due_s, priority, number, event in sorted(queue)
-        ]
-        heapq.heapify(queue)
+        self._requeue(SimTask, lambda due_s, task: max(self.now, due_s - by.get(task.id, 0.0)))
 
     def again(self, late_s: Callable[[Due], float], kind: type[Due]) -> None:
         """Let everything of a kind that is queued happen in so many seconds."""
+        self._requeue(kind, lambda _, event: self.now + late_s(event))
+
+    def _requeue(self, kind: type[Due], due: Callable[[float, Any], float]) -> None:
         queue: list[Any] = self._queue
         queue[:] = [
-            (self.now + late_s(event), priority, number, event)
-            if type(event) is kind
-            else (due_s, priority, number, event)
+            (due(due_s, event) if isinstance(event, kind) else due_s, priority, number, event)
             for due_s, priority, number, event in sorted(queue)
         ]
         heapq.heapify(queue)

@@ -46,13 +46,13 @@ def explain(runtime: Scheduler, tasks: Iterable[SimTask] | None = None) -> list[
     return [line_of(each) for each in _Stacks(runtime).waits(tasks)]
 
 
-def waiting(runtime: SimRuntime, tasks: Iterable[SimTask] | None = None) -> list[Waiting]:
+def waiting(runtime: SimRuntime) -> list[Waiting]:
     """What each task waits for that does, in order of creation; those that sleep left out."""
     tracer = runtime.tracer
     noted = len(tracer.trace) if isinstance(tracer, TraceWriter) else None
     chosen = [
         task
-        for task in (tasks if tasks is not None else runtime.tasks)
+        for task in runtime.tasks
         if task.glet is not None and task.waiting_on is not None and task.waiting_on != "sleep"
     ]
     return [each._replace(noted=noted) for each in _Stacks(runtime).waits(chosen)]

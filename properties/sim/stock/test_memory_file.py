@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from squall.properties.support.scripts import run_file
-from squall.sim.stock.memory_file import LARGE, load, store
+from squall.sim.stock.memory_file import LARGE
+from squall.sim.stock.packed import Packed
 
 SCRIPT = """
 import os
@@ -90,13 +91,13 @@ def test_64_megabytes_go_both_ways_and_are_given_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64, torch.complex64, torch.bool])
-def test_what_is_stored_is_loaded(dtype: torch.dtype) -> None:
+def test_what_is_packed_is_unpacked(dtype: torch.dtype) -> None:
     large = (torch.arange(LARGE) % 3).to(dtype).reshape(2, -1)
     tensors = [torch.ones(3), large, large.t(), large[:, :1], torch.zeros(())]
-    stored = store(tensors)
-    assert stored.fd is not None
-    found = load(stored, os.getpid())
-    os.close(stored.fd)
+    packed = Packed(tensors)
+    assert packed.fd is not None
+    found = packed.tensors()
+    packed.close()
     assert files_here() == []
     for before, after in zip(tensors, found, strict=True):
         assert torch.equal(before, after)
@@ -107,6 +108,6 @@ def test_what_is_stored_is_loaded(dtype: torch.dtype) -> None:
 
 def test_small_tensors_take_no_file() -> None:
     tensors = [torch.ones(1000), torch.ones(0)]
-    stored = store(tensors)
-    assert stored.fd is None
-    assert all(map(torch.equal, load(stored, os.getpid()), tensors))
+    packed = Packed(tensors)
+    assert packed.fd is None
+    assert all(map(torch.equal, packed.tensors(), tensors))

@@ -46,10 +46,13 @@ both = [dist.isend(values, other) if rank else dist.irecv(values, other) for _ i
 """
 #: a defect of the backend, with a collective in which it shows
 PLANTED = """
+from squall.sim.scripts import collectives
 from squall.sim.stock import group_guest
 
-kept = dict(vars(group_guest))
-def plant(**wrong): vars(group_guest).update(kept, **wrong)
+kept = {name: vars(module)[name] for module, names in ((collectives, ("reduced", "put")), (group_guest, ("unpacked", "Packed")))
+        for name in names}
+def plant(**wrong):
+    for module in (collectives, group_guest): vars(module).update({**kept, **wrong})
 
 plant(reduced=lambda tensors, op, **_: tensors[0])
 dist.all_reduce(values)

@@ -20,6 +20,7 @@ from squall.sim.scripts.compat.owner import current_owner
 from squall.sim.scripts.generators import (
     ENTROPY,
     Streams,
+    drawing_from,
     numpy_seed,
     of_numpy,
     of_python,
@@ -58,41 +59,9 @@ def entropy_kept() -> Iterator[None]:
     source.setstate(before)
 
 
-@builtin
-def urandom(size: int, /) -> bytes:
-    if size < 0:
-        raise ValueError("negative argument not allowed")
-    return entropy().randbytes(size)
-
-
-class Random(real_random.Random):
-    """``random.Random``; without a seed it takes one from the process's entropy."""
-
-    def seed(self, a: Any = None, version: int = 2) -> None:
-        super().seed(entropy().getrandbits(256) if a is None else a, version)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return real_random.Random, (), self.getstate()
-
-
-class SystemRandom(real_random.SystemRandom):
-    """Draws as the real one does, from the process's entropy."""
-
-    def random(self) -> float:
-        return float(int.from_bytes(urandom(7), "big") >> 3) * 2.0**-53
-
-    def getrandbits(self, k: int, /) -> int:
-        if k < 0:
-            raise ValueError("number of bits must be non-negative")
-        size = (k + 7) // 8
-        return int.from_bytes(urandom(size), "big") >> (size * 8 - k)
-
-    def randbytes(self, n: int) -> bytes:
-        drawn: bytes = urandom(n)
-        return drawn
-
-
-Random.__module__ = SystemRandom.__module__ = "random"
+urandom, Random, SystemRandom = drawing_from(entropy)
+urandom.__module__, urandom.__qualname__ = __name__, "urandom"  # found here by whoever unpickles it
+urandom = builtin(urandom)
 
 
 def make_random(space: ModuleSpace) -> ModuleType:

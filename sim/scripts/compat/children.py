@@ -60,7 +60,7 @@ class Coordinator:
 
     def __init__(self, group: ProcessTable) -> None:
         self.runtime = group.runtime
-        self.answers: dict[str, Callable[[Any, Any, tuple[Any, ...]], None]] = {}
+        self.answers: dict[str, Callable[..., None]] = {}
         self.children = Children(self, group)
 
     def ask(self, process: SimProcess, word: str, *rest: Any) -> Any:
@@ -69,7 +69,7 @@ class Coordinator:
             return None  # a destructor, after the process has ended
         self.runtime.checkpoint()
         question = _Question()
-        self.answers[word](process, question, rest)
+        self.answers[word](process, question, *rest)
         if not question.is_answered:
             question.event = self.runtime.event(_WHAT.get(word) or self._ends(rest[0]))
             question.event.wait()
@@ -130,9 +130,8 @@ class Children(exchange.Children):
     def signal(self, child: SimProcess, number: int) -> None:
         deliver(child, number)
 
-    def _child(self, parent: SimProcess, question: Any, rest: tuple[Any, ...]) -> None:
+    def _child(self, parent: SimProcess, question: Any, obj: Any, forked: bool) -> None:
         """Start what a ``multiprocessing.Process`` says, and answer with its number."""
-        obj, forked = rest
         memory = Memory(parent) if forked else None
         parcel = Parcel(obj, parent.space, share=not forked, forked=forked)
         child = parent.group.create(

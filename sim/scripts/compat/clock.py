@@ -10,21 +10,17 @@ import time as real_time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from squall.real.runtime import current_task, current_task_or_none
 from squall.sim.scripts.compat.described import builtin
 from squall.sim.scripts.compat.facades import Facade
+from squall.sim.scripts.times import EPOCH_S, functions
 
 if TYPE_CHECKING:
     from squall.sim.scripts.compat.modules import ModuleSpace
     from squall.sim.world.scheduler import SimRuntime
 
-#: the wall clock when a simulation starts: 2024-01-01 00:00:00 UTC
-EPOCH_S = 1_704_067_200
-#: what ``time.monotonic`` and ``time.perf_counter`` say when a simulation starts
-BOOT_S = 1000
-_NS = 1_000_000_000
 #: key in ``Task.locals`` while the task calls code outside the simulation
 _OUTSIDE = "outside"
 
@@ -61,127 +57,15 @@ def of_the_machine() -> Iterator[None]:
         kept[_OUTSIDE] = before
 
 
-@builtin
-def time() -> float:
-    return EPOCH_S + _read()
-
-
-@builtin
-def time_ns() -> int:
-    return EPOCH_S * _NS + round(_read() * _NS)
-
-
-@builtin
-def monotonic() -> float:
-    return BOOT_S + _read()
-
-
-@builtin
-def perf_counter() -> float:
-    return BOOT_S + _read()
-
-
-@builtin
-def monotonic_ns() -> int:
-    return BOOT_S * _NS + round(_read() * _NS)
-
-
-@builtin
-def perf_counter_ns() -> int:
-    return BOOT_S * _NS + round(_read() * _NS)
-
-
-@builtin
-def process_time() -> float:
-    return _read()
-
-
-@builtin
-def thread_time() -> float:
-    return _read()
-
-
-@builtin
-def process_time_ns() -> int:
-    return round(_read() * _NS)
-
-
-@builtin
-def thread_time_ns() -> int:
-    return round(_read() * _NS)
-
-
-@builtin
-def sleep(seconds: float, /) -> None:
-    """Let ``seconds`` of virtual time pass. Raises TypeError and ValueError as Python does."""
-    if not hasattr(seconds, "__float__") and not hasattr(seconds, "__index__"):
-        raise TypeError(f"{type(seconds).__name__!r} object cannot be interpreted as an integer")
-    delay = float(seconds)
-    if delay < 0:
-        raise ValueError("sleep length must be non-negative")
-    if delay != delay:
-        raise ValueError("Invalid value NaN (not a number)")
-    current_task().runtime.sleep(delay)
-
-
-@builtin
-def localtime(seconds: float | None = None, /) -> real_time.struct_time:
-    return real_time.localtime(time() if seconds is None else seconds)
-
-
-@builtin
-def gmtime(seconds: float | None = None, /) -> real_time.struct_time:
-    return real_time.gmtime(time() if seconds is None else seconds)
-
-
-@builtin
-def ctime(seconds: float | None = None, /) -> str:
-    return real_time.ctime(time() if seconds is None else seconds)
-
-
-@builtin
-def asctime(when: Any = None, /) -> str:
-    return real_time.asctime(localtime() if when is None else when)
-
-
-@builtin
-def strftime(format: str, when: Any = None, /) -> str:
-    return real_time.strftime(format, localtime() if when is None else when)
-
-
-@builtin
-def clock_gettime(clock: int, /) -> float:
-    return (EPOCH_S if clock == real_time.CLOCK_REALTIME else BOOT_S) + _read()
-
-
-@builtin
-def clock_gettime_ns(clock: int, /) -> int:
-    start = EPOCH_S if clock == real_time.CLOCK_REALTIME else BOOT_S
-    return start * _NS + round(_read() * _NS)
+#: found here by whoever unpickles one
+_FUNCTIONS = {
+    name: builtin(function)
+    for name, function in functions(
+        _read, lambda seconds: current_task().runtime.sleep(seconds), __name__
+    ).items()
+}
+globals().update(_FUNCTIONS)
 
 
 def make_time(space: ModuleSpace) -> ModuleType:
-    return Facade(
-        space,
-        real_time,
-        {
-            "asctime": asctime,
-            "clock_gettime": clock_gettime,
-            "clock_gettime_ns": clock_gettime_ns,
-            "ctime": ctime,
-            "gmtime": gmtime,
-            "localtime": localtime,
-            "monotonic": monotonic,
-            "monotonic_ns": monotonic_ns,
-            "perf_counter": perf_counter,
-            "perf_counter_ns": perf_counter_ns,
-            "process_time": process_time,
-            "process_time_ns": process_time_ns,
-            "sleep": sleep,
-            "strftime": strftime,
-            "thread_time": thread_time,
-            "thread_time_ns": thread_time_ns,
-            "time": time,
-            "time_ns": time_ns,
-        },
-    )
+    return Facade(space, real_time, _FUNCTIONS)

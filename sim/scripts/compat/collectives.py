@@ -1,23 +1,22 @@
-"""Collectives of ``torch.distributed``: members send each other copies of tensors."""
+"""Collectives of ``torch.distributed``: PyTorch's own functions, and the methods of a group that they call, in which
+members send each other copies of tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed import ReduceOp, distributed_c10d
 
-from squall.sim.scripts.compat import groups, point_to_point
+from squall.sim.scripts.collectives import Operation
+from squall.sim.scripts.compat import groups, point_to_point, rebound
 from squall.sim.scripts.compat.carry import Parcel
+from squall.sim.scripts.compat.group_messages import IN_PARTS
 from squall.sim.scripts.compat.groups import Group, resolve
 from squall.sim.scripts.compat.process import current_process
-from squall.sim.scripts.compat.work import Work, copy, in_background, member_meant
-from squall.sim.scripts.moved import assign, check_alike, put
-from squall.sim.scripts.reductions import reduced
-
-_ensure_same_dtype: Any = vars(distributed_c10d)["_ensure_all_tensors_same_dtype"]
+from squall.sim.scripts.compat.rebound import member_meant
+from squall.sim.scripts.compat.work import Work, copy, in_background
 
 
 def _collective(
@@ -49,188 +48,74 @@ def _collective(
     return None
 
 
+# -- collectives of tensors ----------------------------------------------------------------------
+
+
+def _method(what: str, options: Mapping[str, str]) -> Callable[..., Work | None]:
+    """A method of groups that is one of their ``operations``. Each member sends something to all others, if only that
+    it is there. ``options``: by argument, which option says it."""
+
+    def method(own: Group, *given: Any) -> Work | None:
+        *tensors, opts = given
+        if what != "all_to_all_single":
+            tensors = [[each] if isinstance(each, Tensor) else each for each in tensors]
+        about = {name: getattr(opts, option) for name, option in options.items()}
+        operation: Operation = getattr(own.operations, what)(*tensors, **about)
+        pieces = dict(operation.pieces)
+        if operation.own is not None:
+            pieces[own.rank()] = operation.own
+        in_parts = operation.kind in IN_PARTS
+        contribution: Any = None
+        if in_parts:
+            contribution = [_copies(pieces.get(member, [])) for member in range(own.size())]
+        elif pieces:
+            contribution = _copies(next(iter(pieces.values())))
+
+        def finish(_: Group, contributions: list[Any]) -> None:
+            if in_parts:
+                contributions = [parts[own.rank()] for parts in contributions]
+            operation.finish({src: sent for src, sent in enumerate(contributions) if sent})
+
+        return _collective(operation.kind, own, contribution, finish, opts.asyncOp)
+
+    return method
+
+
 def _copies(tensors: list[Tensor]) -> list[Tensor]:
     return [copy(tensor) for tensor in tensors]
 
 
-# -- collectives of tensors ----------------------------------------------------------------------
+def _barrier(own: Group, opts: Any) -> Work | None:
+    return _collective("barrier", own, True, lambda own, values: None, opts.asyncOp)
 
 
-def all_reduce(
-    tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
-) -> Work | None:
-    def finish(_: Group, tensors: list[Tensor]) -> None:
-        assign(tensor, reduced(tensors, op))
-
-    return _collective("all_reduce", group, copy(tensor), finish, async_op)
+def _monitored_barrier(own: Group, timeout: Any, wait_all_ranks: bool) -> None:
+    _collective("barrier", own, True, lambda own, values: None, False)
 
 
-def broadcast(
-    tensor: Tensor,
-    src: int | None = None,
-    group: Any = None,
-    async_op: bool = False,
-    group_src: int | None = None,
-) -> Work | None:
-    root = member_meant(group, src, group_src)
-
-    def finish(own: Group, tensors: list[Tensor | None]) -> None:
-        sent = tensors[root]
-        if own.rank() != root and sent is not None:
-            put([tensor], [sent])
-
-    contribution = copy(tensor) if resolve(group).rank() == root else None
-    return _collective("broadcast", group, contribution, finish, async_op)
-
-
-def reduce(
-    tensor: Tensor,
-    dst: int | None = None,
-    op: Any = ReduceOp.SUM,
-    group: Any = None,
-    async_op: bool = False,
-    group_dst: int | None = None,
-) -> Work | None:
-    root = member_meant(group, dst, group_dst)
-
-    def finish(own: Group, tensors: list[Tensor]) -> None:
-        result = reduced(
-            tensors, op, to_one=True
-        )  # also where it is not wanted: it may not be possible
-        if own.rank() == root:
-            assign(tensor, result)
-
-    return _collective("reduce", group, copy(tensor), finish, async_op)
-
-
-def all_gather(
-    tensor_list: list[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False
-) -> Work | None:
-    _ensure_same_dtype(tensor_list, tensor)
-    check_alike(tensor_list, tensor)
-
-    def finish(_: Group, tensors: list[Tensor]) -> None:
-        put(tensor_list, tensors)
-
-    return _collective("all_gather", group, copy(tensor), finish, async_op)
-
-
-def all_gather_into_tensor(
-    output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
-) -> Work | None:
-    check_alike(output_tensor.chunk(resolve(group).size()), input_tensor)
-
-    def finish(_: Group, tensors: list[Tensor]) -> None:
-        output_tensor.detach().copy_(torch.stack(tensors).reshape(output_tensor.shape))
-
-    return _collective("all_gather_into_tensor", group, copy(input_tensor), finish, async_op)
-
-
-def gather(
-    tensor: Tensor,
-    gather_list: list[Tensor] | None = None,
-    dst: int | None = None,
-    group: Any = None,
-    async_op: bool = False,
-    group_dst: int | None = None,
-) -> Work | None:
-    root = member_meant(group, dst, group_dst, default=0)
-    if resolve(group).rank() == root and gather_list is None:
-        raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
-
-    def finish(own: Group, tensors: list[Tensor]) -> None:
-        if own.rank() == root and gather_list is not None:
-            put(gather_list, tensors)
-
-    return _collective("gather", group, copy(tensor), finish, async_op)
-
-
-def scatter(
-    tensor: Tensor,
-    scatter_list: list[Tensor] | None = None,
-    src: int | None = None,
-    group: Any = None,
-    async_op: bool = False,
-    group_src: int | None = None,
-) -> Work | None:
-    root = member_meant(group, src, group_src, default=0)
-    is_root = resolve(group).rank() == root
-    if is_root and scatter_list is None:
-        raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
-
-    def finish(own: Group, lists: list[list[Tensor]]) -> None:
-        put([tensor], [lists[root][own.rank()]])
-
-    contribution = _copies(scatter_list) if is_root and scatter_list else []
-    return _collective("scatter", group, contribution, finish, async_op)
-
-
-def reduce_scatter(
-    output: Tensor,
-    input_list: list[Tensor],
-    op: Any = ReduceOp.SUM,
-    group: Any = None,
-    async_op: bool = False,
-) -> Work | None:
-    return _scattered(output, input_list, op, group, async_op, as_one=False)
-
-
-def _scattered(
-    output: Tensor, parts: list[Tensor], op: Any, group: Any, async_op: bool, *, as_one: bool
-) -> Work | None:
-    """``as_one``: all parts are reduced for all as one tensor, of which each takes its own."""
-
-    def finish(own: Group, lists: list[list[Tensor]]) -> None:
-        size = output.numel()
-        at, of = (own.rank() * size, own.size() * size) if as_one else (0, size)
-        output.detach().copy_(reduced([each[own.rank()] for each in lists], op, at=at, of=of))
-
-    return _collective("reduce_scatter", group, _copies(parts), finish, async_op)
-
-
-def reduce_scatter_tensor(
-    output: Tensor,
-    input: Tensor,
-    op: Any = ReduceOp.SUM,
-    group: Any = None,
-    async_op: bool = False,
-) -> Work | None:
-    parts = list(input.reshape(resolve(group).size(), *output.shape).unbind(0))
-    return _scattered(output, parts, op, group, async_op, as_one=True)
-
-
-def all_to_all(
-    output_tensor_list: list[Tensor],
-    input_tensor_list: list[Tensor],
-    group: Any = None,
-    async_op: bool = False,
-) -> Work | None:
-    def finish(own: Group, lists: list[list[Tensor]]) -> None:
-        put(output_tensor_list, [sent[own.rank()] for sent in lists])
-
-    return _collective("all_to_all", group, _copies(input_tensor_list), finish, async_op)
-
-
-def all_to_all_single(
-    output: Tensor,
-    input: Tensor,
-    output_split_sizes: list[int] | None = None,
-    input_split_sizes: list[int] | None = None,
-    group: Any = None,
-    async_op: bool = False,
-) -> Work | None:
-    size = resolve(group).size()
-    outs = torch.split(output, output_split_sizes or output.size(0) // size)
-    ins = torch.split(input, input_split_sizes or input.size(0) // size)
-    return all_to_all(list(outs), list(ins), group, async_op)
-
-
-def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
-    return _collective("barrier", group, True, lambda own, values: None, async_op)
-
-
-def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-    barrier(group)
+_OP, _ROOT = {"op": "reduceOp"}, {"root": "rootRank"}
+_METHODS = {
+    "allreduce": _method("all_reduce", _OP),
+    "broadcast": _method("broadcast", _ROOT),
+    "reduce": _method("reduce", _OP | _ROOT),
+    "allgather": _method("all_gather", {}),
+    "gather": _method("gather", _ROOT),
+    "scatter": _method("scatter", _ROOT),
+    "reduce_scatter": _method("reduce_scatter", _OP),
+    "alltoall": _method("all_to_all", {}),
+    "barrier": _barrier,
+    "monitored_barrier": _monitored_barrier,
+    # by the names of several versions of PyTorch
+    **dict.fromkeys(
+        ("all_gather_single", "_allgather_base"), _method("all_gather_into_tensor", {})
+    ),
+    **dict.fromkeys(
+        ("reduce_scatter_single", "_reduce_scatter_base"), _method("reduce_scatter_tensor", _OP)
+    ),
+    **dict.fromkeys(("all_to_all_single", "alltoall_base"), _method("all_to_all_single", {})),
+}
+for _name, _function in _METHODS.items():
+    setattr(Group, _name, _function)
 
 
 # -- collectives of objects ----------------------------------------------------------------------
@@ -254,7 +139,7 @@ def gather_object(
     group: Any = None,
     group_dst: int | None = None,
 ) -> None:
-    root = member_meant(group, dst, group_dst, default=0)
+    root = member_meant(group, dst, group_dst)
 
     def finish(own: Group, parcels: list[Parcel]) -> None:
         if own.rank() == root and object_gather_list is not None:
@@ -271,7 +156,7 @@ def broadcast_object_list(
     group_src: int | None = None,
     **_: Any,
 ) -> None:
-    root = member_meant(group, src, group_src, default=0)
+    root = member_meant(group, src, group_src)
 
     def finish(own: Group, parcels: list[Parcel | None]) -> None:
         sent = parcels[root]
@@ -295,7 +180,7 @@ def scatter_object_list(
     group: Any = None,
     group_src: int | None = None,
 ) -> None:
-    root = member_meant(group, src, group_src, default=0)
+    root = member_meant(group, src, group_src)
 
     def finish(own: Group, lists: list[list[Parcel]]) -> None:
         scatter_object_output_list[0] = lists[root][own.rank()].open()
@@ -305,28 +190,17 @@ def scatter_object_list(
     _collective("scatter_object_list", group, parcels, finish, False)
 
 
-_PUBLIC: tuple[Callable[..., Any], ...] = (
-    all_gather,
-    all_gather_into_tensor,
+globals().update(rebound.NAMES)
+_OF_OBJECTS: tuple[Callable[..., Any], ...] = (
     all_gather_object,
-    all_reduce,
-    all_to_all,
-    all_to_all_single,
-    barrier,
-    broadcast,
     broadcast_object_list,
-    gather,
     gather_object,
-    monitored_barrier,
-    reduce,
-    reduce_scatter,
-    reduce_scatter_tensor,
-    scatter,
     scatter_object_list,
 )
 NAMES: dict[str, Any] = {
     **groups.NAMES,
+    **rebound.NAMES,
     **point_to_point.NAMES,
-    **{function.__name__: function for function in _PUBLIC},
+    **{function.__name__: function for function in _OF_OBJECTS},
     "Work": Work,
 }

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import sys
 import traceback
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from squall.model.events.run import EXITED
 from squall.real.own_files import described, is_own
 
 
-@dataclass(frozen=True)
-class ProcessError:
-    """An uncaught exception: its type's name, its text, and a printable traceback."""
+class Uncaught(NamedTuple):
+    """An exception that ends a process: its type's name, its text, and a printable traceback."""
 
     type: str
-    text: str
+    message: str
     traceback: str
 
 
@@ -27,17 +26,12 @@ OwnInterrupt.__name__ = OwnInterrupt.__qualname__ = "KeyboardInterrupt"
 OwnInterrupt.__module__ = "builtins"
 
 
-def report(error: BaseException) -> ProcessError:
+def report(error: BaseException) -> Uncaught:
     """Describe ``error``; frames of the simulator itself are left out of the traceback."""
-    return ProcessError(type(error).__name__, str(error), "".join(described(error).format()))
+    return Uncaught(type(error).__name__, str(error), "".join(described(error).format()))
 
 
-def as_told(error: ProcessError) -> dict[str, str]:
-    """As processes of the engine torch tell it."""
-    return {"type": error.type, "message": error.text, "traceback": error.traceback}
-
-
-def exited(code: int, error: BaseException | None = None) -> ProcessError:
+def exited(code: int, error: BaseException | None = None) -> Uncaught:
     """That a process leaves with this exit code: by ``error``, or where it is now."""
     if error is not None:
         text = report(error).traceback
@@ -45,7 +39,7 @@ def exited(code: int, error: BaseException | None = None) -> ProcessError:
         frames = [f for f in traceback.extract_stack() if not is_own(f.filename)]
         lines = traceback.StackSummary.from_list(frames).format()
         text = "".join(["Traceback (most recent call last):\n", *lines, f"{EXITED}: {code}\n"])
-    return ProcessError(EXITED, f"exit code {code}", text)
+    return Uncaught(EXITED, f"exit code {code}", text)
 
 
 def call_hook(error: BaseException) -> None:

@@ -160,15 +160,8 @@ class WriteThroughFacade(Facade):
     For ``sys``: what a process may set there is swapped in and out with the process.
     """
 
-    def __init__(
-        self,
-        space: ModuleSpace,
-        real: ModuleType,
-        replaced: Mapping[str, Any] | None = None,
-        *,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(space, real, replaced, name=name)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         # What is set must be read, and nothing kept from before stand in its way.
         self.__dict__["_facade_keeps"] = False
         self.__dict__["_facade_set"] = set()

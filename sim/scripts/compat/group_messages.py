@@ -14,7 +14,7 @@ from squall.sim.world.network import Network
 from squall.sim.world.pieces import POINT_TO_POINT, Connections, Piece, Tag
 
 #: collectives in which members give each other parts
-_IN_PARTS = ("scatter", "reduce_scatter", "all_to_all", "scatter_object_list")
+IN_PARTS = ("scatter", "reduce_scatter", "all_to_all", "scatter_object_list")
 #: bytes of what is no tensor
 _SIZE_BYTES = 8
 
@@ -54,7 +54,7 @@ class GroupMessages:
         type, tag, sent = MessageType.COLLECTIVE, (kind, number), 0
         for dst in range(self._size):
             if dst != src:
-                own = _only(value, dst) if kind in _IN_PARTS else value
+                own = _only(value, dst) if kind in IN_PARTS else value
                 sent += self._send(src, dst, type, tag, own)
         return sent
 

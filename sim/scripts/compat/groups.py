@@ -17,6 +17,7 @@ from squall.real.rpc.rendezvous import store_key
 from squall.real.rpc.store import Store, StoreClosedError, StoreTimeoutError
 from squall.real.tracing import OPERATION_ENDED, OPERATION_STARTED
 from squall.real.worker import current_worker
+from squall.sim.scripts.collectives import Operations
 from squall.sim.scripts.compat import stores
 from squall.sim.scripts.compat.group_messages import GroupMessages
 from squall.sim.scripts.compat.process import current_process_or_none, meeting
@@ -36,6 +37,8 @@ NON_MEMBER = real_distributed.GroupMember.NON_GROUP_MEMBER
 class Group:
     """One process's handle of a group. ``ranks`` are global; ``rank`` is its place among them."""
 
+    bound_device_id = None  # which PyTorch's barrier asks for
+
     def __init__(
         self,
         store: Store,
@@ -49,6 +52,7 @@ class Group:
         self.group_name = name
         self.ranks = list(ranks)
         self._rank = rank
+        self.operations = Operations(rank, len(ranks))
         self.backend = backend
         self.timeout_s = timeout_s
         self._number = 0
@@ -353,18 +357,6 @@ def get_group_rank(group: Any, global_rank: int) -> int:
     return resolve(group).member(global_rank)
 
 
-def get_node_local_rank(fallback_rank: int | None = None) -> int:
-    own = os.environ.get("LOCAL_RANK")
-    if own is not None:
-        return int(own)
-    if fallback_rank is not None:
-        return int(fallback_rank)
-    raise RuntimeError(
-        "LOCAL_RANK is not in the environment; where a machine has one process only, give "
-        "get_node_local_rank a fallback_rank"
-    )
-
-
 def _get_default_group() -> Group:
     """Raises ValueError if there is none."""
     return resolve(None)
@@ -382,7 +374,6 @@ _PUBLIC: tuple[Callable[..., Any], ...] = (
     get_backend,
     get_global_rank,
     get_group_rank,
-    get_node_local_rank,
     get_process_group_ranks,
     get_rank,
     get_world_size,

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
 import torch
@@ -25,7 +24,7 @@ import torch
 from squall.sim.scenario import Script
 from squall.sim.scripts import dates, ranks
 from squall.sim.scripts.compat import clock, guard, operators, registers
-from squall.sim.scripts.compat.errors import ProcessError
+from squall.sim.scripts.compat.errors import Uncaught
 from squall.sim.scripts.compat.process import OWN_RANK, ProcessTable, SimProcess
 from squall.sim.scripts.compat.program import Program
 from squall.sim.scripts.compat.torches import PRIVATE, SUBSTITUTES
@@ -57,7 +56,7 @@ class ProcessResult:
     pid: int
     parent: int | None
     exit_code: int | None
-    error: ProcessError | None
+    error: Uncaught | None
     hint: str | None
     #: whether a fault ended it
     crashed: bool = False
@@ -171,12 +170,7 @@ class Launcher:
         random.seed(self.runtime.random("shared random state").getrandbits(64))
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for process in self.table.processes:
             process.forget_finalizers()
         self.runtime.close()
@@ -210,17 +204,11 @@ class Launcher:
             argv=[line.path, *line.args],
             environ=environ,
         )
-        process.locals[OWN_RANK] = self._own(environ)
+        process.locals[OWN_RANK] = ranks.own_variables(environ, self.workers)
         self._ranks[rank] = process
         if self.on_start is not None:
             self.on_start(rank, process)
         process.start(process.run_script)
-
-    def _own(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Of an environment, what the launcher has set for this process alone."""
-        if self.workers is None:
-            return {}
-        return {name: environ[name] for name in ranks.OWN}
 
     def _joining(self, process: SimProcess, rank: int, world_size: int) -> None:
         """``process`` is about to join a group: start the other ranks if it runs once a rank."""
@@ -271,7 +259,7 @@ class Launcher:
         if process.usage is not None:
             return hint_for_usage(self.script, process.usage)
         error = process.error
-        return None if error is None else hint(self.script, error.type, error.text)
+        return None if error is None else hint(self.script, error.type, error.message)
 
 
 def _forget_generated() -> None:

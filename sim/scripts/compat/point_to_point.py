@@ -13,21 +13,15 @@ from torch.distributed import distributed_c10d
 from squall.real.future import Future
 from squall.real.runtime import current_task
 from squall.sim.scripts.compat.groups import Group, resolve
-from squall.sim.scripts.compat.work import Work, copy, in_background, member_meant
+from squall.sim.scripts.compat.rebound import member_meant, rebound
+from squall.sim.scripts.compat.work import Work, copy, in_background
 from squall.sim.scripts.moved import put
 from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.stack_reading import Reading, Thread, reads
 
 
-def isend(
-    tensor: Tensor,
-    dst: int | None = None,
-    group: Any = None,
-    tag: int = 0,
-    group_dst: int | None = None,
-) -> Work:
-    own = resolve(group)
-    to = member_meant(group, dst, group_dst)
+def _send(own: Group, tensors: list[Tensor], to: int, tag: int) -> Work:
+    (tensor,) = tensors
     if to == own.rank():
         raise ValueError(f"Invalid destination rank: member {to} of the group is the sender itself")
     value, runtime = copy(tensor), current_task().runtime
@@ -43,24 +37,16 @@ def isend(
     return work
 
 
-def send(
-    tensor: Tensor,
-    dst: int | None = None,
-    group: Any = None,
-    tag: int = 0,
-    group_dst: int | None = None,
-) -> None:
-    isend(tensor, dst, group, tag, group_dst).wait()
+def _recv(own: Group, tensors: list[Tensor], source: int, tag: int) -> Work:
+    return in_background(lambda: _receive(own, tensors[0], source, tag), until_waited=True)
 
 
-def irecv(
-    tensor: Tensor,
-    src: int | None = None,
-    group: Any = None,
-    tag: int = 0,
-    group_src: int | None = None,
-) -> Work:
-    return in_background(lambda: recv(tensor, src, group, tag, group_src), until_waited=True)
+def _recv_anysource(own: Group, tensors: list[Tensor], tag: int) -> Work:
+    return in_background(lambda: _receive(own, tensors[0], None, tag), until_waited=True)
+
+
+for _name, _function in (("send", _send), ("recv", _recv), ("recv_anysource", _recv_anysource)):
+    setattr(Group, _name, _function)
 
 
 def recv(
@@ -70,9 +56,14 @@ def recv(
     tag: int = 0,
     group_src: int | None = None,
 ) -> int:
-    """Receive into ``tensor``; the global rank of the sender. ``src`` None: from anybody."""
+    """Receive into ``tensor``, as part of what the running task does; the global rank of the sender. ``src`` None:
+    from anybody."""
     own = resolve(group)
     source = None if src is None and group_src is None else member_meant(group, src, group_src)
+    return _receive(own, tensor, source, tag)
+
+
+def _receive(own: Group, tensor: Tensor, source: int | None, tag: int) -> int:
     sender, value = _collect(own, source, tag)
     with torch.no_grad():
         put([tensor], [value])
@@ -126,68 +117,11 @@ def _fetch(own: Group, source: int, tag: int) -> Any:
     return value
 
 
-class P2POp:
-    """A send or receive of a batch: ``torch.distributed.P2POp``.
-
-    Raises ValueError unless ``op`` is ``isend`` or ``irecv``, and TypeError unless ``tensor`` is one.
-    """
-
-    def __init__(
-        self,
-        op: Any,
-        tensor: Tensor,
-        peer: int | None = None,
-        group: Any = None,
-        tag: int = 0,
-        group_peer: int | None = None,
-    ) -> None:
-        if op not in (isend, irecv):
-            raise ValueError(
-                "Invalid ``op``. Expected ``op`` to be of type ``torch.distributed.isend`` or "
-                "``torch.distributed.irecv``."
-            )
-        if not isinstance(tensor, Tensor):
-            raise TypeError(
-                "Invalid function argument. Expected parameter `tensor` of type torch.Tensor"
-                f" but got {type(tensor)} instead."
-            )
-        self.op, self.tensor, self.tag = op, tensor, tag
-        self.group = resolve(group)
-        self.group_peer = member_meant(group, peer, group_peer)
-        self.peer = self.group.ranks[self.group_peer]
-
-    def __repr__(self) -> str:
-        own = self.group.rank()
-        source, to = (own, self.group_peer) if self.op is isend else (self.group_peer, own)
-        return (
-            f"P2POp({self.op.__name__} pg={self.group.group_name}, group_src={source}, group_dst={to},  "
-            f"{self.tensor.shape}, {self.tensor.dtype})"
-        )
+class P2POp(distributed_c10d.P2POp):
+    """Modules of torch that all processes share make its base."""
 
 
-#: of modules of torch that all processes share, which make their own
-_OPS = (P2POp, distributed_c10d.P2POp)
+for _name in ("__init__", "__new__", "__repr__"):
+    setattr(P2POp, _name, rebound(vars(distributed_c10d.P2POp)[_name]))
 
-
-def _begun(op: Any) -> Work:
-    if op.op.__name__ == "isend":
-        return isend(op.tensor, group=op.group, tag=op.tag, group_dst=op.group_peer)
-    return irecv(op.tensor, group=op.group, tag=op.tag, group_src=op.group_peer)
-
-
-def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
-    """Begin all of them. Raises ValueError unless they are a list of P2POp, all of one group."""
-    are_ops = isinstance(p2p_op_list, list) and all(isinstance(op, _OPS) for op in p2p_op_list)
-    if not are_ops:
-        raise ValueError(
-            "Invalid ``p2p_op_list``. Each op is expected to to be of type "
-            "``torch.distributed.P2POp``."
-        )
-    if any(op.group != p2p_op_list[0].group for op in p2p_op_list):
-        raise ValueError("All ops need to use the same group.")
-    return [_begun(op) for op in p2p_op_list]
-
-
-NAMES: dict[str, Any] = {
-    each.__name__: each for each in (P2POp, batch_isend_irecv, irecv, isend, recv, send)
-}
+NAMES: dict[str, Any] = {"P2POp": P2POp, "recv": recv}

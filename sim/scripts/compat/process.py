@@ -19,7 +19,7 @@ from squall.sim.scripts.compat import clock
 from squall.sim.scripts.compat.environ import Environ
 from squall.sim.scripts.compat.errors import (
     OwnInterrupt,
-    ProcessError,
+    Uncaught,
     call_hook,
     exit_code_of,
     exited,
@@ -173,9 +173,9 @@ class SimProcess:
         self.exit_code: int | None = None
         #: whether a fault ended it
         self.crashed = False
-        self.error: ProcessError | None = None
+        self.error: Uncaught | None = None
         #: what it left by of itself, with another exit code than 0
-        self.exited: ProcessError | None = None
+        self.exited: Uncaught | None = None
         #: what it did not like of its arguments, if it said so by argparse
         self.usage: str | None = None
         #: ids handed out by substitutes (process names and the like), by what they count

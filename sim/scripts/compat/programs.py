@@ -7,14 +7,12 @@ import os
 import sys
 from collections.abc import Mapping
 from functools import partial
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
 from squall.sim.scripts.compat.children import coordinator
 from squall.sim.scripts.compat.clock import look
 from squall.sim.scripts.compat.process import OWN_RANK, SimProcess
-from squall.sim.scripts.python_command import CannotRun, PythonCommand
 from squall.sim.scripts.ranks import inherited
 from squall.sim.scripts.subprocesses import (
     ReadEnd,
@@ -23,6 +21,9 @@ from squall.sim.scripts.subprocesses import (
     Started,
     WriteEnd,
     file_not_there,
+    module_spec,
+    reading,
+    writing,
 )
 
 
@@ -48,7 +49,8 @@ def _start(parent: SimProcess, request: Request) -> Started:
     if script is not None:
         group.program.add(script)
     path = _search_path(parent, script, folder, environ)
-    spec = _module(parent, command, path) if command.kind == "module" else None
+    find = group.program.find
+    spec = module_spec(command.what, find, path) if command.kind == "module" else None
     what = command.what if spec is None else str(spec.origin)
     first = "-c" if command.kind == "code" else what
     process = group.create(
@@ -95,22 +97,6 @@ def _search_path(
     return [first, *more, *rest]
 
 
-def _module(parent: SimProcess, command: PythonCommand, path: list[str]) -> ModuleSpec:
-    """That of ``python -m``. Raises :class:`CannotRun` unless it is the user's."""
-    program, name = parent.group.program, command.what
-    spec, places = None, path
-    for end in [at for at, letter in enumerate(f"{name}.") if letter == "."]:
-        spec = program.find(name[:end], places)
-        if spec is None:
-            break
-        places = list(spec.submodule_search_locations or ())
-    if spec is not None and spec.submodule_search_locations is not None:
-        spec = program.find(f"{name}.__main__", places)
-    if spec is None or spec.origin is None:
-        raise CannotRun("subprocess.Popen", f"the module {name} is none of the script's own")
-    return spec
-
-
 def _connect(process: SimProcess, parent: SimProcess, request: Request) -> dict[int, int]:
     """Give a new process its streams; the pipes between it and its parent, by their number."""
     answering = coordinator(parent.group)
@@ -119,23 +105,23 @@ def _connect(process: SimProcess, parent: SimProcess, request: Request) -> dict[
     if kind == "pipe":
         pipes[0] = answering.children.pipes.add()
         answering.children.pipes.connect(pipes[0], parent, process)
-        process.stdin = _reading(ReadEnd(partial(answering.ask_here, "pipe read", pipes[0])))
+        process.stdin = reading(ReadEnd(partial(answering.ask_here, "pipe read", pipes[0])))
     elif kind != "inherit":
-        process.stdin = _reading(_file(process, os.devnull if kind == "null" else kind, "rb"))
+        process.stdin = reading(_file(process, os.devnull if kind == "null" else kind, "rb"))
     for number in (1, 2):
         kind = request.streams[number]
         if kind == "pipe":
             pipes[number] = pipe = answering.children.pipes.add()
             answering.children.pipes.connect(pipe, process, parent)
             write = partial(answering.ask_here, "pipe write", pipe)
-            process.files[number] = _writing(WriteEnd(write))
+            process.files[number] = writing(WriteEnd(write))
         elif kind == "stdout":
             process.files[2] = process.files[1]
         elif kind in (1, 2):
             process.files[number] = parent.files[int(kind)]
         elif kind != "inherit":
             where = os.devnull if kind == "null" else kind
-            process.files[number] = _writing(_file(process, where, "wb"))
+            process.files[number] = writing(_file(process, where, "wb"))
     process.stdout.redirect(process.files[1])
     process.stderr.redirect(process.files[2])
     return pipes
@@ -146,11 +132,3 @@ def _file(process: SimProcess, where: Any, mode: str) -> io.FileIO:
     file = io.FileIO(os.dup(where) if isinstance(where, int) else where, mode)
     process.group.at_the_end.callback(file.close)
     return file
-
-
-def _reading(raw: io.RawIOBase) -> io.TextIOWrapper:
-    return io.TextIOWrapper(io.BufferedReader(raw), encoding="utf-8")
-
-
-def _writing(raw: Any) -> io.TextIOWrapper:
-    return io.TextIOWrapper(raw, encoding="utf-8", write_through=True)

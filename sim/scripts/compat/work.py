@@ -1,5 +1,4 @@
-"""What collectives and sends have in common: work handles, copies, and which member a rank
-means."""
+"""What collectives and sends have in common: work handles, and copies."""
 
 from __future__ import annotations
 
@@ -12,7 +11,6 @@ from torch import Tensor
 from squall.real.future import Future
 from squall.real.runtime import current_task
 from squall.sim.scripts.compat.clock import look
-from squall.sim.scripts.compat.groups import resolve
 from squall.sim.scripts.made import note, over
 
 
@@ -70,23 +68,4 @@ def in_background(action: Callable[[], Any], *, until_waited: bool = False) -> W
 
 
 def copy(tensor: Tensor) -> Tensor:
-    if not isinstance(tensor, Tensor):
-        raise TypeError(
-            f"Invalid function argument: `tensor` is a {type(tensor).__name__}, not a torch.Tensor"
-        )
     return tensor.detach().clone()
-
-
-def member_meant(
-    group: Any, rank: int | None, group_rank: int | None, default: int | None = None
-) -> int:
-    """The member meant by a global rank, ``default`` if there is none, or by a rank within the group. Raises
-    ValueError as torch does."""
-    if group_rank is not None:
-        if rank is not None:
-            raise ValueError("Can't specify both group_rank and global_rank")
-        return group_rank
-    rank = default if rank is None else rank
-    if rank is None:
-        raise ValueError("Must specify global_rank or group_rank")
-    return resolve(group).member(rank)

@@ -9,7 +9,6 @@ import importlib
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -115,12 +114,7 @@ class StreamContext:
             STAND_IN.chosen_device = stream.queue.device
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.stream is not None:
             set_stream(self._before[0])
             STAND_IN.chosen_device = self._before[1]

@@ -124,11 +124,11 @@ def test_a_failing_child_of_spawn_raises_in_the_parent_and_stops_its_siblings(
     assert played.lines == ["1 1002"]
     assert played.exit_codes == [1, -15, 1, -15]
     error = played.results[2].error
-    assert error is not None and (error.type, error.text) == ("LookupError", "no luck 1")
+    assert error is not None and (error.type, error.message) == ("LookupError", "no luck 1")
     assert "in deep" in error.traceback and "/sim/" not in error.traceback
     parent = played.results[0].error
     assert parent is not None
-    assert "-- Process 1 terminated with the following error:" in parent.text
+    assert "-- Process 1 terminated with the following error:" in parent.message
     assert "LookupError: no luck 1" in played.err and "/sim/" not in played.err
     assert played.virtual_time_s < 2
 

@@ -1,0 +1,233 @@
+"""What the members of a process group give each other in an operation, and what each makes of what it gets, on either
+engine: as gloo has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from squall.sim.scripts.moved import assign, check_alike, put
+from squall.sim.scripts.reductions import reduced
+from squall.sim.world.pieces import POINT_TO_POINT
+
+#: by member: what it has given this one
+Values = dict[int, list[Tensor]]
+
+
+@dataclass
+class Operation:
+    """One member's part. ``alike``: what all members have to give alike, as they do ``root`` and ``op``."""
+
+    kind: str
+    #: what the work gives as its result
+    outputs: list[Tensor] = field(default_factory=list)
+    alike: list[Tensor] | None = None
+    root: int | None = None
+    op: Any = None
+    #: by member: what it is sent; and what this one gives itself
+    pieces: Values = field(default_factory=dict)
+    own: list[Tensor] | None = None
+    wants: list[int] = field(default_factory=list)
+    #: those who wait until this one is there; and those whom this one waits for
+    tells: list[int] = field(default_factory=list)
+    readers: list[int] = field(default_factory=list)
+    finish: Callable[[Values], object] = lambda values: None
+    #: elements for each member, and expected of each, where they differ by member
+    parts: tuple[tuple[int, ...], tuple[int, ...]] | tuple[()] = ()
+
+
+class Operations:
+    """Those of member ``rank`` of ``size``, with the arguments of real/native/group.cpp.
+
+    Who waits for whom is as in gloo: each for all where everybody's data makes the result, a sender for
+    its receiver to be there (``broadcast``, ``scatter``, ``gather`` and ``send``).
+    """
+
+    def __init__(self, rank: int, size: int) -> None:
+        self._rank = rank
+        self._size = size
+        self._others = [member for member in range(size) if member != rank]
+
+    def _exchange(
+        self,
+        kind: str,
+        outputs: list[Tensor],
+        given: list[Tensor] | list[list[Tensor]],
+        finish: Callable[[Values], object],
+        *,
+        in_parts: bool = False,
+        **about: Any,
+    ) -> Operation:
+        """What everybody has ``given``, all of it or, ``in_parts``, the part of it that is for this one, goes to
+        ``finish``, by member."""
+        parts: Any = given if in_parts else [given] * self._size
+        pieces = {member: parts[member] for member in self._others}
+        return Operation(
+            kind, outputs, pieces=pieces, own=parts[self._rank], wants=self._others, finish=finish,
+            **about,
+        )  # fmt: skip
+
+    # -- collectives ----------------------------------------------------------------------
+
+    def all_reduce(
+        self, tensors: list[Tensor], op: Any, into: list[Tensor] | None = None
+    ) -> Operation:
+        # Several are reduced as one, one behind the other.
+        begin = [0, *accumulate(map(Tensor.numel, tensors))]
+
+        def finish(values: Values) -> None:
+            for n, tensor in enumerate(tensors if into is None else into):
+                each = [sent[n] for sent in values.values()]
+                to_one = into is not None
+                at, of = begin[n], begin[-1]
+                assign(tensor, reduced(each, op, into=tensor, at=at, of=of, to_one=to_one))
+
+        return self._exchange("all_reduce", tensors, tensors, finish, alike=tensors, op=op)
+
+    def reduce(self, tensors: list[Tensor], op: Any, root: int) -> Operation:
+        # Who is not the root finds out, too, what the operator cannot do.
+        into = tensors if self._rank == root else [each.detach().clone() for each in tensors]
+        operation = self.all_reduce(tensors, op, into)
+        operation.kind, operation.root = "reduce", root
+        return operation
+
+    def broadcast(self, tensors: list[Tensor], root: int) -> Operation:
+        operation = Operation("broadcast", tensors, tensors, root)
+        if self._rank != root:
+            return self._awaits(operation, [root], lambda values: put(tensors, values[root]))
+        operation.pieces, operation.readers = dict.fromkeys(self._others, tensors), self._others
+        return operation
+
+    def all_gather(self, outputs: list[list[Tensor]], inputs: list[Tensor]) -> Operation:
+        (into,) = outputs
+        check_alike(into, inputs[0])
+
+        def finish(values: Values) -> None:
+            put(into, [each[0] for each in values.values()])
+
+        return self._exchange("all_gather", into, inputs, finish, alike=inputs)
+
+    def all_gather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor]) -> Operation:
+        def finish(values: Values) -> None:
+            for into, sent in zip(outputs, values.values(), strict=True):
+                put(into, sent)
+
+        into = [each for into in outputs for each in into]
+        return self._exchange("all_gather", into, inputs, finish)
+
+    def all_gather_into_tensor(self, outputs: list[Tensor], inputs: list[Tensor]) -> Operation:
+        if len(outputs) == 1:
+            check_alike(outputs[0].chunk(self._size), inputs[0])
+
+        def finish(values: Values) -> None:
+            for at, output in enumerate(outputs):
+                parts = [each[at].reshape(-1) for each in values.values()]
+                output.detach().copy_(torch.cat(parts).reshape(output.shape))
+
+        return self._exchange("all_gather_into_tensor", outputs, inputs, finish, alike=inputs)
+
+    def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], root: int) -> Operation:
+        operation = Operation("gather", [], inputs, root)
+        if self._rank != root:
+            operation.pieces, operation.readers = {root: inputs}, [root]
+            return operation
+        (into,) = outputs
+        operation.outputs, operation.own = into, inputs
+
+        def finish(values: Values) -> None:
+            put(into, [each[0] for each in values.values()])
+
+        return self._awaits(operation, self._others, finish)
+
+    def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], root: int) -> Operation:
+        operation = Operation("scatter", outputs, outputs, root)
+        operation.finish = lambda values: put(outputs, values[root])
+        if self._rank != root:
+            return self._awaits(operation, [root], operation.finish)
+        (parts,) = inputs
+        operation.pieces = {member: [parts[member]] for member in self._others}
+        operation.own, operation.readers = [parts[root]], self._others
+        return operation
+
+    def _awaits(
+        self, operation: Operation, members: list[int], finish: Callable[[Values], object]
+    ) -> Operation:
+        operation.wants, operation.tells, operation.finish = members, members, finish
+        return operation
+
+    def reduce_scatter(
+        self, outputs: list[Tensor], inputs: list[list[Tensor]], op: Any
+    ) -> Operation:
+        return self._scattered(outputs, [[part] for part in inputs[0]], op, as_one=False)
+
+    def reduce_scatter_tensor(
+        self, outputs: list[Tensor], inputs: list[Tensor], op: Any
+    ) -> Operation:
+        split = [
+            each.reshape(self._size, *output.shape).unbind(0)
+            for output, each in zip(outputs, inputs, strict=True)
+        ]
+        return self._scattered(outputs, [*map(list, zip(*split, strict=True))], op, as_one=True)
+
+    def _scattered(
+        self, outputs: list[Tensor], parts: list[list[Tensor]], op: Any, *, as_one: bool
+    ) -> Operation:
+        """``as_one``: all parts are reduced for all as one tensor, of which each takes its own."""
+
+        def finish(values: Values) -> None:
+            for n, output in enumerate(outputs):
+                each, size = [sent[n] for sent in values.values()], output.numel()
+                at, of = (self._rank * size, self._size * size) if as_one else (0, size)
+                assign(output, reduced(each, op, into=output, at=at, of=of))
+
+        alike = [each for part in parts for each in part]
+        return self._exchange(
+            "reduce_scatter", outputs, parts, finish, in_parts=True, alike=alike, op=op
+        )
+
+    def all_to_all(self, outputs: list[Tensor], inputs: list[Tensor]) -> Operation:
+        def finish(values: Values) -> None:
+            put(outputs, [each[0] for each in values.values()])
+
+        given = [[each] for each in inputs]
+        operation = self._exchange("all_to_all", outputs, given, finish, in_parts=True)
+        operation.parts = tuple(map(Tensor.numel, inputs)), tuple(map(Tensor.numel, outputs))
+        return operation
+
+    def all_to_all_single(
+        self,
+        output: Tensor,
+        input: Tensor,
+        output_sizes: list[int] | None,
+        input_sizes: list[int] | None,
+    ) -> Operation:
+        outs, ins = (
+            list(whole.split(sizes or whole.size(0) // self._size))
+            for whole, sizes in ((output, output_sizes), (input, input_sizes))
+        )
+        operation = self.all_to_all(outs, ins)
+        operation.outputs = [output]
+        return operation
+
+    def barrier(self) -> Operation:
+        return self._exchange("barrier", [], [], lambda values: None)
+
+    # -- point to point -------------------------------------------------------------------
+
+    def send(self, tensors: list[Tensor], dst: int, tag: int) -> Operation:
+        return Operation(POINT_TO_POINT, pieces={dst: tensors}, readers=[dst])
+
+    def recv(self, tensors: list[Tensor], src: int, tag: int) -> Operation:
+        """``src``: -1 for anybody, who is told when it turns out who it is."""
+
+        def finish(values: Values) -> None:
+            (sent,) = values.values()
+            put(tensors, sent)
+
+        tells = [] if src < 0 else [src]
+        return Operation(POINT_TO_POINT, tensors, wants=[src], tells=tells, finish=finish)
