@@ -263,18 +263,11 @@ def test_a_campaign_on_the_compiled_engine(installed: Installed) -> None:
     assert (report["outcome"], report["scenarios"]) == ("ok", 3)
 
 
-def test_planted_bugs_are_with_the_tests(installed: Installed) -> None:
-    installed.run(installed.squall, "mutants", code=2)
+def test_planted_bugs_and_pytorchs_tests_are_with_the_tests(installed: Installed) -> None:
+    for command in ("mutants", "conformance", "findings"):
+        installed.run(installed.squall, command, code=2)
     report = installed.report("mutants", "--drawn", "1", "--seconds", "1", "--allow-unchecked")
     assert len(report["mutants"]) == 1  # type: ignore[arg-type]
-
-
-def test_pytorchs_own_tests(installed: Installed) -> None:
-    report = installed.report("conformance", "rpc", "-k", "RpcTest.test_add", "--jobs", "1")
-    assert report["outcome"] == "ok"
-    tests = report["tests"]
-    assert isinstance(tests, dict)
-    assert tests["RpcTest.test_add"] == "passed"
 
 
 def test_somebodys_tests_need_no_configuration(installed: Installed) -> None:

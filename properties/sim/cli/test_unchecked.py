@@ -10,15 +10,15 @@ import pytest
 
 from squall.model.events.run import NOT_CHECKED, Run
 from squall.model.one_process.reference import GradientSummary
+from squall.properties.conformance.report import Conformance
+from squall.properties.conformance.tests import Result, Test, TestClass
 from squall.properties.sim.cli.test_run import HELLO, TWO_WORKERS, write
 from squall.properties.support.commands import squall
 from squall.properties.support.scripts import script_scenario
 from squall.sim.cli.exits import FAILED, UNCHECKED, exit_code
-from squall.sim.cli.reports.conformance import Conformance
 from squall.sim.cli.reports.first_difference import nothing_compared
 from squall.sim.cli.reports.mutants import nothing_tried
 from squall.sim.cli.reports.replay import Replayed, replay_json
-from squall.sim.conformance.tests import Result, Test, TestClass
 from squall.sim.scenarios.replay import replay
 from squall.sim.search.campaign import Campaign
 

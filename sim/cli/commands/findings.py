@@ -5,8 +5,6 @@ from __future__ import annotations
 import difflib
 import json as json_module
 import sys
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
@@ -17,9 +15,7 @@ from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.exits import FAILED
 from squall.sim.cli.options import Json
-
-#: the package that has them; it is with the tests, which are not installed
-PACKAGE = "squall.properties.findings"
+from squall.sim.cli.with_tests import part
 
 RANK = 65
 EPILOG = """\
@@ -54,12 +50,10 @@ def findings(
 
     The findings are in a checkout of squall alone.
     """
-    if find_spec(PACKAGE) is None:
-        raise BadInput("findings", "", "there are none here, they are in a checkout of squall")
+    issue = part("findings", "issue")
     if what is None:
-        _list(json)
+        _list(issue.issues(), json)
         return
-    issue = _part("issue")
     ready = issue.issues()
     if name is None:
         raise BadInput("NAME", "", f"expected one of {', '.join(ready)}")
@@ -74,13 +68,7 @@ def findings(
     typer.echo(json_module.dumps({"name": name, "report": text}) if json else text)
 
 
-def _part(name: str) -> Any:
-    """A module of the findings: types know nothing of it."""
-    return import_module(f"{PACKAGE}.{name}")
-
-
-def _list(json: bool) -> None:
-    ready = _part("issue").issues()
+def _list(ready: dict[str, Any], json: bool) -> None:
     rows = [
         {
             "name": one.name,
@@ -88,7 +76,7 @@ def _list(json: bool) -> None:
             "what": one.title,
             "issue": one.name in ready,
         }
-        for one in _part("finding").findings()
+        for one in part("findings", "finding").findings()
     ]
     if json:
         typer.echo(json_module.dumps({"findings": rows}))
@@ -104,7 +92,7 @@ def _list(json: bool) -> None:
 def _chosen(ready: dict[str, Any], name: str) -> Any:
     if name in ready:
         return ready[name]
-    known = [one.name for one in _part("finding").findings()]
+    known = [one.name for one in part("findings", "finding").findings()]
     if name in known:
         problem = f"{name} has no report yet, expected one of {', '.join(ready)}"
         raise BadInput("NAME", name, problem)

@@ -12,7 +12,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from squall.sim.conformance.tests import Test, TestClass
+from squall.properties.conformance.tests import Test, TestClass
 from squall.sim.names import Device, EngineName
 
 _PACKAGE = "torch.testing._internal.distributed"

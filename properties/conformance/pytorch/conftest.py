@@ -18,7 +18,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out: list[pytest.Item] = []
     number = 0
     for item in items:
-        test = getattr(item, "callspec", None) and item.callspec.params.get("torch_test")
+        test = getattr(getattr(item, "callspec", None), "params", {}).get("torch_test")
         if not test:
             continue
         if test.suite in suites and number % ONE_IN:

@@ -8,25 +8,27 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-from squall.properties.support.commands import squall
-from squall.sim.conformance.on_stand_in import rewritten
-from squall.sim.conformance.pool import Player
-from squall.sim.conformance.run import judge
-from squall.sim.conformance.suites import SUITES, collect
-from squall.sim.conformance.table import (
+from squall.properties.conformance.on_stand_in import rewritten
+from squall.properties.conformance.pool import Player
+from squall.properties.conformance.run import judge
+from squall.properties.conformance.suites import SUITES, collect
+from squall.properties.conformance.table import (
     NOT_APPLICABLE,
     NOT_APPLICABLE_STAND_IN,
     NOT_APPLICABLE_TORCH,
 )
-from squall.sim.conformance.tests import Played, Test
+from squall.properties.conformance.tests import Played, Test
+from squall.properties.support.commands import squall
+from squall.sim.names import Device, EngineName
 from squall.sim.scripts.compat.program import Program
 
 
-def test_every_test_of_the_wheel_is_collected_once():
+def test_every_test_of_the_wheel_is_collected_once() -> None:
     tests = collect()
     assert len({test.id for test in tests}) == len(tests)
     counts = Counter(test.suite for test in tests)
@@ -42,7 +44,7 @@ def test_every_test_of_the_wheel_is_collected_once():
     }
 
 
-def test_those_of_process_groups_are_collected_for_the_compiled_engine():
+def test_those_of_process_groups_are_collected_for_the_compiled_engine() -> None:
     tests = collect(["groups"], engine="torch")
     assert len(tests) > 250 and {test.owner.of_groups for test in tests} == {True}
     assert "DistributedTest.test_ddp_uneven_inputs" in {test.id for test in tests}
@@ -51,25 +53,27 @@ def test_those_of_process_groups_are_collected_for_the_compiled_engine():
     assert done.returncode == 2 and "expected --engine torch" in done.stderr
 
 
-def test_a_pattern_and_suites_choose():
+def test_a_pattern_and_suites_choose() -> None:
     chosen = collect(["rpc", "dist_autograd"], "NESTED_RPC")
     assert {test.suite for test in chosen} == {"rpc", "dist_autograd"}
     assert all("nested_rpc" in test.method for test in chosen)
 
 
-def test_a_whole_id_chooses_that_test_alone():
+def test_a_whole_id_chooses_that_test_alone() -> None:
     assert [test.id for test in collect(pattern="rpctest.test_add")] == ["RpcTest.test_add"]
     assert len(collect(pattern="rpctest.test_ad")) > 1
 
 
-def test_nothing_of_the_users_is_found_by_a_test(tmp_path, monkeypatch):
+def test_nothing_of_the_users_is_found_by_a_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "expecttest.py").write_text("raise SystemExit('mine')")
     monkeypatch.syspath_prepend(tmp_path)
     for program, found in ((Program(search_path=sys.path), True), (Program.of_libraries(), False)):
         assert (program.find("expecttest", program.search_path) is not None) is found
 
 
-def test_playing_leaves_the_settings_of_whoever_asks_alone():
+def test_playing_leaves_the_settings_of_whoever_asks_alone() -> None:
     before, modules = settings.default, set(sys.modules)
     with Player() as player:
         for test in collect(["dist_optimizer"], "none_grads") * 2:
@@ -86,14 +90,16 @@ def test_playing_leaves_the_settings_of_whoever_asks_alone():
         (NOT_APPLICABLE_STAND_IN, "stand-in", "port"),
     ],
 )
-def test_the_table_names_tests_that_exist_and_says_why(table, device, engine):
+def test_the_table_names_tests_that_exist_and_says_why(
+    table: dict[str, str], device: Device, engine: EngineName
+) -> None:
     ids = {test.id for test in collect(device=device, engine=engine)}
     for name, reason in table.items():
         assert name in ids
         assert reason and reason[0].islower() and not reason.endswith(".")
 
 
-def test_the_tests_of_cuda_are_collected_for_a_device():
+def test_the_tests_of_cuda_are_collected_for_a_device() -> None:
     counts = Counter(test.suite for test in collect(device="stand-in"))
     assert counts == {"cuda_dist_autograd": 6, "cuda_rpc": 88}
     assert not {test.id for test in collect(device="cuda")} & {test.id for test in collect()}
@@ -111,14 +117,14 @@ def test_the_tests_of_cuda_are_collected_for_a_device():
         "TensorPipeAgentCudaRpcTest.test_rref_to_here_synchronization4",
     ],
 )
-def test_a_test_of_cuda_passes_on_the_stand_in(name):
+def test_a_test_of_cuda_passes_on_the_stand_in(name: str) -> None:
     (test,) = collect(pattern=name, device="stand-in")
     with Player() as player:
         result = judge(test, player.play(test), NOT_APPLICABLE_STAND_IN)
     assert (result.verdict, result.why) == ("passed", "")
 
 
-def test_those_that_compare_with_torch_s_own_engine_pass_in_a_fresh_process():
+def test_those_that_compare_with_torch_s_own_engine_pass_in_a_fresh_process() -> None:
     """It has to learn of the device before its first pass, and that of this process is long ago."""
     done = squall("conformance", "--device", "stand-in", "-k", "test_gpu_", "--json", "--jobs", "2")
     assert done.returncode == 0, done.stderr
@@ -128,7 +134,7 @@ def test_those_that_compare_with_torch_s_own_engine_pass_in_a_fresh_process():
     }
 
 
-def test_a_race_in_a_test_of_cuda_is_seen():
+def test_a_race_in_a_test_of_cuda_is_seen() -> None:
     """On CUDA it passes: nobody is as late as that."""
     (test,) = collect(pattern="test_cuda_future_value_on_bad_device", device="stand-in")
     with Player() as player:
@@ -137,7 +143,7 @@ def test_a_race_in_a_test_of_cuda_is_seen():
     assert "two kernels in no order: zero_ on stream 0 of device 0" in played.why
 
 
-def test_what_the_stand_in_takes_the_place_of():
+def test_what_the_stand_in_takes_the_place_of() -> None:
     source = """
         x = torch.ones(2, device="cuda:0").cuda(1).cuda()
         if x.is_cuda and y.device.type == 'cuda': torch.cuda._sleep(1)
@@ -156,29 +162,31 @@ def test_what_the_stand_in_takes_the_place_of():
 @pytest.fixture
 def excused(monkeypatch: pytest.MonkeyPatch) -> Test:
     test = collect()[0]
-    monkeypatch.setattr("squall.sim.conformance.run.NOT_APPLICABLE", {test.id: "needs a violin"})
+    monkeypatch.setattr(
+        "squall.properties.conformance.run.NOT_APPLICABLE", {test.id: "needs a violin"}
+    )
     return test
 
 
-def test_the_table_excuses_what_fails_and_what_skips_itself(excused):
+def test_the_table_excuses_what_fails_and_what_skips_itself(excused: Test) -> None:
     for outcome in ("failed", "skipped"):
         result = judge(excused, Played(outcome, "no violin here"))
         assert (result.verdict, result.why) == ("not_applicable", "needs a violin")
 
 
-def test_a_test_of_the_table_that_passes_is_a_failure(excused):
+def test_a_test_of_the_table_that_passes_is_a_failure(excused: Test) -> None:
     result = judge(excused, Played("passed"))
     assert result.verdict == "failed"
     assert "needs a violin" in result.why
 
 
-def test_a_test_that_skips_itself_must_stand_in_the_table():
+def test_a_test_that_skips_itself_must_stand_in_the_table() -> None:
     result = judge(collect()[-1], Played("skipped", "Need at least 2 CUDA devices"))
     assert result.verdict == "failed"
     assert "Need at least 2 CUDA devices" in result.why
 
 
-def test_the_command_reports_each_test():
+def test_the_command_reports_each_test() -> None:
     done = squall("conformance", "dist_optimizer", "-k", "none_grads", "--json", "--jobs", "1")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
@@ -189,14 +197,14 @@ def test_the_command_reports_each_test():
     assert "1/1" in done.stderr
 
 
-def test_the_command_says_which_suites_there_are():
+def test_the_command_says_which_suites_there_are() -> None:
     done = squall("conformance", "violin", "--json")
     assert done.returncode == 2
     assert json.loads(done.stdout)["field"] == "SUITE"
     assert "dist_autograd" in done.stderr
 
 
-def test_the_command_keeps_what_it_found_until_it_is_interrupted():
+def test_the_command_keeps_what_it_found_until_it_is_interrupted() -> None:
     command = [sys.executable, "-m", "squall", "conformance", "rpc", "--json", "--jobs", "1"]
     running = subprocess.Popen(
         command,

@@ -20,8 +20,8 @@ from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
-from squall.sim.conformance.cluster import play
-from squall.sim.conformance.tests import LOG_CHARACTERS, MissingPackageError, Played, Test
+from squall.properties.conformance.cluster import play
+from squall.properties.conformance.tests import LOG_CHARACTERS, MissingPackageError, Played, Test
 from squall.sim.world.contained import Contained
 
 #: of wall time, for one test

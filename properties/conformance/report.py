@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from squall.model.events.run import NOT_CHECKED
+from squall.properties.conformance.tests import VERDICTS, Result, Verdict
 from squall.sim.cli.panels import print_panel
-from squall.sim.conformance.tests import VERDICTS, Result, Verdict
 
 #: lines of what a failed test printed that are shown
 LOG_LINES = 15
@@ -88,7 +88,7 @@ def print_conformance(outcome: Conformance, console: Console) -> None:
     for result in outcome.results:
         if result.verdict == "failed":
             console.print()
-            console.print(_failure(result), soft_wrap=True)
+            console.print(_failure(result, outcome.engine), soft_wrap=True)
     if outcome.interrupted:
         console.print()
         played = f"interrupted: {len(outcome.results)} of {outcome.asked} tests were played"
@@ -111,7 +111,7 @@ def result_line(result: Result, number: int, count: int) -> Text:
     return text
 
 
-def _failure(result: Result) -> Text:
+def _failure(result: Result, engine: str) -> Text:
     text = Text()
     text.append(f"{result.test.id}\n", style="bold red")
     text.append("".join(f"  {line}\n" for line in result.why.strip().splitlines()))
@@ -119,8 +119,9 @@ def _failure(result: Result) -> Text:
     if len(lines) > LOG_LINES:
         lines = ["...", *lines[-LOG_LINES:]]
     text.append("".join(f"    {line}\n" for line in lines), style="dim")
-    device = "" if result.test.device == "cpu" else f" --device {result.test.device}"
-    text.append(f"  again: squall conformance -k {result.test.id}{device}", style="dim")
+    where = "" if result.test.device == "cpu" else f" --device {result.test.device}"
+    where += "" if engine == "port" else f" --engine {engine}"
+    text.append(f"  again: squall conformance -k {result.test.id}{where}", style="dim")
     return text
 
 

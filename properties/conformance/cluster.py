@@ -13,9 +13,9 @@ from unittest import SkipTest
 import torch
 
 from squall.model.events.stream_order import races
+from squall.properties.conformance.on_stand_in import count_stand_ins, rewritten
+from squall.properties.conformance.tests import TIMEOUT_S, WORLD_SIZE, Played, Test
 from squall.real.worker import Worker
-from squall.sim.conformance.on_stand_in import count_stand_ins, rewritten
-from squall.sim.conformance.tests import TIMEOUT_S, WORLD_SIZE, Played, Test
 from squall.sim.scripts.compat.process import ProcessTable, SimProcess, current_process
 from squall.sim.scripts.compat.program import Program
 from squall.sim.scripts.compat.torches import PRIVATE, SUBSTITUTES

@@ -1,6 +1,6 @@
 """PyTorch's own tests on its compiled engine: a worker process a rank, on the simulated network.
 
-The other half is sim/conformance/cluster.py, which plays them on the port.
+The other half is properties/conformance/cluster.py, which plays them on the port.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from squall.sim.conformance.tests import (
+from squall.properties.conformance.tests import (
     IN_GROUPS,
     LOG_CHARACTERS,
     MORE_IN_GROUPS,
@@ -32,7 +32,7 @@ from squall.sim.stock.zygote import MissingModule, Zygote
 from squall.sim.world.latency import DEFAULT_LATENCY
 from squall.sim.world.virtual_time import Livelock
 
-_ENTRY = "squall.sim.conformance.stock_guest:main"
+_ENTRY = "squall.properties.conformance.stock_guest:main"
 #: of commands and timers, in one test; the longest takes a tenth of it
 MAX_STEPS = 200_000
 
@@ -43,7 +43,7 @@ def play_all_native(tests: Sequence[Test]) -> Iterator[tuple[Test, Played]]:
     Raises :class:`squall.real.native.build.Unavailable`, and :class:`MissingPackageError`.
     """
     modules = {
-        "squall.sim.conformance.stock_guest",
+        "squall.properties.conformance.stock_guest",
         "squall.sim.stock.stacks",
         "torch.testing._internal.common_distributed",
         *(test.owner.module for test in tests),

@@ -18,7 +18,7 @@ from unittest import SkipTest
 import numpy
 import torch.distributed
 
-from squall.sim.conformance.tests import IN_GROUPS
+from squall.properties.conformance.tests import IN_GROUPS
 from squall.sim.scripts.compat.errors import Uncaught
 from squall.sim.stock.script_guest import ScriptGuest
 from squall.sim.stock.store_guest import SharedStore

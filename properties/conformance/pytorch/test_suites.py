@@ -1,7 +1,7 @@
 """Each test that PyTorch's wheel ships for RPC and distributed autograd, as a test of this engine.
 
-pytest properties/sim/conformance/pytorch                      all of them
-pytest properties/sim/conformance/pytorch -k test_nested_rpc   some
+pytest properties/conformance/pytorch                      all of them
+pytest properties/conformance/pytorch -k test_nested_rpc   some
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from squall.sim.conformance.pool import Player
-from squall.sim.conformance.run import judge
-from squall.sim.conformance.suites import collect
-from squall.sim.conformance.tests import Test
+from squall.properties.conformance.pool import Player
+from squall.properties.conformance.run import judge
+from squall.properties.conformance.suites import collect
+from squall.properties.conformance.tests import Test
 
 TESTS = collect()
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from squall.sim.conformance.pool import play_all
-from squall.sim.conformance.stock import play_all_native
-from squall.sim.conformance.table import (
+from squall.properties.conformance.pool import play_all
+from squall.properties.conformance.stock import play_all_native
+from squall.properties.conformance.table import (
     NOT_APPLICABLE,
     NOT_APPLICABLE_STAND_IN,
     NOT_APPLICABLE_TORCH,
     NOT_PLAYED,
 )
-from squall.sim.conformance.tests import Played, Result, Test, Verdict
+from squall.properties.conformance.tests import Played, Result, Test, Verdict
 from squall.sim.world.stand_in import STAND_IN_NAME
 
 #: what does not apply, by device; on a GPU everything does, as far as there are enough of them
