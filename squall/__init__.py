@@ -74,15 +74,15 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'squall' has no attribute {name!r}")
     if name == "__version__":  # which is looked up in files
-        value = globals()[name] = _version()
-        return value
+        globals()[name] = _version()
+        return globals()[name]
     from squall.sim.world.garbage import no_collections
 
     place = _PLACES.get(name)
     with no_collections():
         module = import_module(f"squall.{name}" if place is None else f"squall.sim.{place}")
-    value = globals()[name] = module if place is None else getattr(module, name)
-    return value
+    globals()[name] = module if place is None else getattr(module, name)
+    return globals()[name]
 
 
 def __dir__() -> list[str]:
