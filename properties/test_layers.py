@@ -23,7 +23,7 @@ CONTRACTS: list[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_t
     "importlinter"
 ]["contracts"]
 #: what is looked for, and is only there in a checkout
-PLUGINS = {"squall.properties.planted", "squall.properties.findings"}
+PLUGINS = {f"squall.properties.{each}" for each in ("conformance", "findings", "planted")}
 _MODULE = re.compile(r"squall(?:\.\w+)+")
 
 

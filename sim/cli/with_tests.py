@@ -10,9 +10,8 @@ from squall.sim.cli.bad_input import BadInput
 
 
 def part(package: str, module: str) -> Any:
-    """A module of ``squall.properties``: types know nothing of it. Raises :class:`BadInput` where there are no tests."""
-    place = f"squall.properties.{package}"
-    if find_spec("squall.properties") is None or find_spec(place) is None:
+    """A module of a package of the tests: types know nothing of it. Raises :class:`BadInput` where there are none."""
+    if find_spec(package) is None:
         problem = "there are none here, they are in a checkout of squall"
-        raise BadInput(package, "", problem)
-    return import_module(f"{place}.{module}")
+        raise BadInput(package.rpartition(".")[2], "", problem)
+    return import_module(f"{package}.{module}")

@@ -55,7 +55,7 @@ def conformance(
     The lists of them are in a checkout of squall alone.
     """
     device_of(engine, device)
-    command = part("conformance", "command")
+    command = part("squall.properties.conformance", "command")
     tests = command.collected(suites or [], pattern, device, engine)
     ready(engine)
     outcome = command.played(tests, engine, jobs, json)

@@ -17,6 +17,9 @@ from squall.sim.cli.exits import FAILED
 from squall.sim.cli.options import Json
 from squall.sim.cli.with_tests import part
 
+#: the package that has them
+PACKAGE = "squall.properties.findings"
+
 RANK = 65
 EPILOG = """\
 [bold]Examples[/bold]
@@ -50,7 +53,7 @@ def findings(
 
     The findings are in a checkout of squall alone.
     """
-    issue = part("findings", "issue")
+    issue = part(PACKAGE, "issue")
     if what is None:
         _list(issue.issues(), json)
         return
@@ -76,7 +79,7 @@ def _list(ready: dict[str, Any], json: bool) -> None:
             "what": one.title,
             "issue": one.name in ready,
         }
-        for one in part("findings", "finding").findings()
+        for one in part(PACKAGE, "finding").findings()
     ]
     if json:
         typer.echo(json_module.dumps({"findings": rows}))
@@ -92,7 +95,7 @@ def _list(ready: dict[str, Any], json: bool) -> None:
 def _chosen(ready: dict[str, Any], name: str) -> Any:
     if name in ready:
         return ready[name]
-    known = [one.name for one in part("findings", "finding").findings()]
+    known = [one.name for one in part(PACKAGE, "finding").findings()]
     if name in known:
         problem = f"{name} has no report yet, expected one of {', '.join(ready)}"
         raise BadInput("NAME", name, problem)

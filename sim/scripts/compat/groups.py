@@ -10,6 +10,7 @@ from datetime import timedelta
 from types import FrameType
 from typing import Any
 
+import torch
 import torch.distributed as real_distributed
 
 from squall.real.future import Future
@@ -37,7 +38,9 @@ NON_MEMBER = real_distributed.GroupMember.NON_GROUP_MEMBER
 class Group:
     """One process's handle of a group. ``ranks`` are global; ``rank`` is its place among them."""
 
-    bound_device_id = None  # which PyTorch's barrier asks for
+    # Which PyTorch's barrier and monitored barrier ask for.
+    bound_device_id = None
+    _device_types = (torch.device("cpu"),)
 
     def __init__(
         self,
