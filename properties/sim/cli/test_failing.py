@@ -118,7 +118,7 @@ def test_what_does_not_hold_says_what_was_expected_and_what_came() -> None:
     where = "trainers[0].steps[0].ops[1]"
     run.violations = [Violation("outcome", "a value", f"{where}: 3", "4\n" + STACK, 1, 0.5, (7,))]
     text = printed(scenario, Replayed(scenario, run))
-    assert "outcome: a value on worker 1 at t=0.500000 s" in text
+    assert "outcome: a value on worker1 at t=0.500000 s" in text
     assert "expected  trainer 0, step 0, y1: 3" in text
     assert "came      4" in text and "frame #" not in text
     assert "y1 = " in text  # the program
