@@ -117,7 +117,7 @@ def measure(ranks: int = 4, times: int = 3) -> dict[str, tuple[float, float]]:
     plays = (gloo, Clock(is_virtual=False)), (simulated, Clock(is_virtual=True))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "script.py"
-        path.write_text(SCRIPT)
+        path.write_text(SCRIPT, encoding="utf-8")
         for _ in range(times):
             for play, clock in plays:
                 play(path, ranks, clock)

@@ -23,7 +23,7 @@ def resident_kib() -> float:
     """Memory of this process that is in use, without what was freed."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)  # glibc keeps freed memory, in which the next ones would fit
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1024
 
 

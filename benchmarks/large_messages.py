@@ -46,7 +46,7 @@ def seconds(engine: EngineName, elements: int, what: str, check: bool, times: in
     """The least wall time of a run, in seconds."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "script.py"
-        path.write_text(SCRIPT)
+        path.write_text(SCRIPT, encoding="utf-8")
         script = read_script(path, (str(elements), what), workers=2, check=check)
         scenario = Scenario(work=script, seed=1, world=World(latency="0.001"), engine=engine)
         found = []

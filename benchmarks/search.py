@@ -128,17 +128,17 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     asked = parser.parse_args()
     if asked.slow is not None:
-        asked.slow.write_text(json.dumps(slow(asked.jobs), indent=1) + "\n")
+        asked.slow.write_text(json.dumps(slow(asked.jobs), indent=1) + "\n", encoding="utf-8")
         return
     if asked.bugs is None:
         parser.error("expected --slow or --bugs")
-    bugs = [MUTANTS[name] for name in json.loads(asked.bugs.read_text())]
+    bugs = [MUTANTS[name] for name in json.loads(asked.bugs.read_text(encoding="utf-8"))]
     rows: list[dict[str, object]] = []
     for turn in range(asked.first_turn, asked.first_turn + asked.turns):
         mine = bugs[turn % asked.parts :: asked.parts]
         rows += turn_of(mine, turn, asked.seconds, asked.jobs)
         if asked.output is not None:
-            asked.output.write_text(json.dumps(rows, indent=0) + "\n")
+            asked.output.write_text(json.dumps(rows, indent=0) + "\n", encoding="utf-8")
         print(f"after turn {turn}\n{table(rows)}", flush=True)
 
 

@@ -21,7 +21,7 @@ USUAL = ("bash", "dirname", "env")
 def program(folder: Path, name: str, says: str = "exit 0") -> None:
     """A program that a script finds in ``folder``."""
     path = folder / name
-    path.write_text(f"#!/usr/bin/env bash\n{says}\n")
+    path.write_text(f"#!/usr/bin/env bash\n{says}\n", encoding="utf-8")
     path.chmod(0o755)
 
 
@@ -60,7 +60,7 @@ def test_what_is_missing_is_installed(tmp_path: Path, missing: str) -> None:
     program(tmp_path, "id", "echo 0")
     program(tmp_path, "apt-get", f'echo "$@" >>{tmp_path}/installed')
     assert run(tmp_path).returncode == 0
-    installed = (tmp_path / "installed").read_text().split()
+    installed = (tmp_path / "installed").read_text(encoding="utf-8").split()
     assert {"chromium", "chromium-driver", "g++", "postgresql"} <= {*installed}
 
 

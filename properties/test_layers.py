@@ -19,9 +19,9 @@ from squall.properties.support.import_graph import circles, import_graph
 from squall.properties.support.paths import ROOT
 
 PARTS = ("real", "model", "sim")
-CONTRACTS: list[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"][
-    "importlinter"
-]["contracts"]
+CONTRACTS: list[dict[str, Any]] = tomllib.loads(
+    (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+)["tool"]["importlinter"]["contracts"]
 #: what is looked for, and is only there in a checkout
 PLUGINS = {f"squall.properties.{each}" for each in ("conformance", "findings", "planted")}
 _MODULE = re.compile(r"squall(?:\.\w+)+")
@@ -89,10 +89,11 @@ def test_every_room_of_sim_has_its_place() -> None:
 def test_a_circle_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "ring"
     package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "a.py").write_text("def f():\n    from ring import b\n")
+    (package / "__init__.py").write_text("", encoding="utf-8")
+    (package / "a.py").write_text("def f():\n    from ring import b\n", encoding="utf-8")
     (package / "b.py").write_text(
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ring.a import f\n"
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ring.a import f\n",
+        encoding="utf-8",
     )
     monkeypatch.syspath_prepend(tmp_path)
     graph = import_graph("ring")

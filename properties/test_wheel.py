@@ -169,7 +169,7 @@ def _build(folder: Path) -> None:
     # names is searched for modules, and its own .pth files are not read.
     packages = sysconfig.get_path("purelib", vars={"base": str(folder / "env")})
     dependencies = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-    Path(packages, "dependencies.pth").write_text("\n".join(sorted(dependencies)))
+    Path(packages, "dependencies.pth").write_text("\n".join(sorted(dependencies)), encoding="utf-8")
 
 
 def _call(*words: str | Path) -> None:
@@ -183,7 +183,7 @@ def installed(environment: Path, tmp_path: Path) -> Installed:
     for name, source in BESIDE.items():
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
-        path.write_text(source)
+        path.write_text(source, encoding="utf-8")
     scripts = environment / "env" / "bin"
     (wheel,) = environment.glob("*.whl")
     return Installed(scripts / "python", scripts / "squall", wheel, tmp_path)
@@ -230,7 +230,7 @@ def test_the_command_and_the_module_are_one(installed: Installed) -> None:
 @pytest.mark.parametrize("engine", ["port", "torch"])
 def test_a_script_with_modules_of_our_names_beside_it(installed: Installed, engine: str) -> None:
     script = installed.folder / "train.py"
-    script.write_text(TRAINING)
+    script.write_text(TRAINING, encoding="utf-8")
     words = ("run", script, "--seed", "5", "--engine", engine)
     assert "real of the user [6.0, 6.0, 6.0]" in installed.run(installed.squall, *words)
     report = installed.report(*words)
@@ -241,7 +241,9 @@ def test_a_script_becomes_a_timeline(installed: Installed) -> None:
     page = installed.folder / "page.html"
     installed.run(installed.squall, "examples", "rref_sharing")
     installed.run(installed.squall, "timeline", "rref_sharing.py", "-o", page)
-    assert "<script" in page.read_text() and "worker1" in page.read_text()
+    assert "<script" in page.read_text(encoding="utf-8") and "worker1" in page.read_text(
+        encoding="utf-8"
+    )
 
 
 def test_a_campaign(installed: Installed) -> None:
@@ -271,7 +273,7 @@ def test_planted_bugs_and_pytorchs_tests_are_with_the_tests(installed: Installed
 
 
 def test_somebodys_tests_need_no_configuration(installed: Installed) -> None:
-    (installed.folder / "test_theirs.py").write_text(TESTS)
+    (installed.folder / "test_theirs.py").write_text(TESTS, encoding="utf-8")
     words = (installed.python, "-m", "pytest", "-v", "-p", "no:cacheprovider", "test_theirs.py")
     said = installed.run(*words, code=1)
     assert "test_theirs.py::test_a_call PASSED (10 runs)" in said
@@ -282,7 +284,7 @@ def test_somebodys_tests_need_no_configuration(installed: Installed) -> None:
 
 @pytest.mark.deep("mypy reads all that is public")
 def test_the_public_names_have_types(installed: Installed) -> None:
-    (installed.folder / "typed.py").write_text(TYPED)
+    (installed.folder / "typed.py").write_text(TYPED, encoding="utf-8")
     said = installed.run(installed.python, "-m", "mypy", "--no-error-summary", "typed.py", code=1)
     assert 'Revealed type is "squall.sim.library.run.Run"' in said
     assert 'Revealed type is "builtins.bool' in said or 'Revealed type is "bool"' in said

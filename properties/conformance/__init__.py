@@ -1,1 +1,1 @@
-"""PyTorch's own tests of RPC and distributed autograd, in the simulator."""
+"""PyTorch's own tests of RPC, distributed autograd and process groups, in the simulator."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +43,18 @@ def play_all_native(tests: Sequence[Test]) -> Iterator[tuple[Test, Played]]:
 
     Raises :class:`squall.real.native.build.Unavailable`, and :class:`MissingPackageError`.
     """
+    # A backend that another fixture registers makes BackendType anew, and the old one is no use.
+    for fixture, those in groupby(tests, key=lambda test: test.owner.fixture[0]):
+        yield from _play_those(fixture, list(those))
+
+
+def _play_those(fixture: str, tests: Sequence[Test]) -> Iterator[tuple[Test, Played]]:
     modules = {
         "squall.properties.conformance.stock_guest",
         "squall.sim.stock.stacks",
         "torch.testing._internal.common_distributed",
         *(test.owner.module for test in tests),
-        *(test.owner.fixture[0] for test in tests),
+        fixture,
     }
     with (
         _zygote(sorted(modules)) as zygote,

@@ -1,8 +1,4 @@
-"""Inside a worker process of the engine ``torch``: one rank of one of PyTorch's own tests.
-
-RPC and autograd are stock PyTorch's. So are process groups in tests of them; in others, which have a
-group for their barriers only, it is the coordinator's.
-"""
+"""Inside a worker process of the engine ``torch``: one rank of one of PyTorch's own tests."""
 
 from __future__ import annotations
 
@@ -21,11 +17,14 @@ import torch.distributed
 from squall.properties.conformance.tests import IN_GROUPS
 from squall.sim.scripts.compat.errors import Uncaught
 from squall.sim.stock.script_guest import ScriptGuest
-from squall.sim.stock.store_guest import SharedStore
 
 _distributed: Any = torch.distributed
-# What PyTorch's tests of process groups ask for when they are imported.
+_common: Any = importlib.import_module("torch.testing._internal.common_distributed")
+_utils: Any = importlib.import_module("torch.testing._internal.common_utils")
+# What PyTorch's tests look at when they are imported, which is later: those of process groups ask which
+# backend; one is skipped where Linux schedules its processes, too unevenly for it: not here.
 os.environ.update(BACKEND="gloo", WORLD_SIZE=str(IN_GROUPS))
+_utils.IS_LINUX = False
 
 
 class TestGuest(ScriptGuest):
@@ -33,16 +32,12 @@ class TestGuest(ScriptGuest):
 
     def _run(self, role: dict[str, Any]) -> tuple[int, Uncaught | None] | None:
         test = role["test"]
-        common: Any = importlib.import_module("torch.testing._internal.common_distributed")
-        utils: Any = importlib.import_module("torch.testing._internal.common_utils")
-        # One test is skipped where Linux schedules its processes, too unevenly for it: not here.
-        utils.IS_LINUX = False
         module = importlib.import_module(test["module"])
         fixture = getattr(importlib.import_module(test["fixture"][0]), test["fixture"][1])
         name = f"Native{test['name'].partition('.')[0]}"
         case_class: Any = type(
             name,
-            (attrgetter(test["name"])(module), fixture, common.MultiProcessTestCase),
+            (attrgetter(test["name"])(module), fixture, _common.MultiProcessTestCase),
             {"__module__": test["module"]},
         )
         # Some tests pickle their own methods.
@@ -50,16 +45,20 @@ class TestGuest(ScriptGuest):
         case = case_class(test["method"])
         case.rank = role["number"]
         case.file_name = test["file_name"]
-        torch.manual_seed(utils.SEED)
-        random.seed(utils.SEED)
-        numpy.random.seed(utils.SEED)
-        skips = {skip.exit_code: skip.message for skip in common.TEST_SKIPS.values()}
+        torch.manual_seed(_utils.SEED)
+        random.seed(_utils.SEED)
+        numpy.random.seed(_utils.SEED)
+        skips = {skip.exit_code: skip.message for skip in _common.TEST_SKIPS.values()}
         run = getattr(case, test["method"])
         try:
             if test["of_groups"]:
                 self._run_in_a_group(module, case, run, test)
             else:
-                self._have_a_group()
+                for name in (
+                    "RANK",
+                    "WORLD_SIZE",
+                ):  # which torchrun sets, and PyTorch's harness not
+                    os.environ.pop(name, None)
                 run()
         except SkipTest as skip:
             self.here.ask("skip", str(skip))
@@ -87,29 +86,6 @@ class TestGuest(ScriptGuest):
         run()
         case._barrier()
         _distributed.destroy_process_group()
-
-    def _have_a_group(self) -> None:
-        group = _Group(self.here)
-        _distributed.is_initialized = lambda: group.initialized
-        _distributed.init_process_group = group.init
-        _distributed.barrier = group.barrier
-        _distributed.distributed_c10d._get_default_store = lambda: group
-
-
-class _Group(SharedStore):
-    """The default process group and its store, as far as the tests use them."""
-
-    def __init__(self, here: Any) -> None:
-        super().__init__("the default process group")
-        self._here = here
-        self.initialized = False
-
-    def init(self, *_: Any, **__: Any) -> None:
-        self.initialized = True
-        self.barrier()
-
-    def barrier(self) -> None:
-        self._here.ask("barrier", "process group")
 
 
 def main(fd: int, request: dict[str, Any]) -> None:

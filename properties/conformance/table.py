@@ -12,6 +12,10 @@ _SCRIPTED_RPC = (
 )
 _SCRIPTED_RREF = "passes an RRef to a TorchScript function, which takes torch's compiled RRef only"
 
+_TWO_DEVICES = (
+    "TensorPipeAgentRpcTest.test_dynamic_rpc_existing_rank_can_communicate_with_new_rank_cuda"
+)
+
 #: by the test's id, a reason
 NOT_APPLICABLE: Mapping[str, str] = {
     "DistAutogradTest.test_trainer_ps_torchscript_functions": _SCRIPTED_RREF,
@@ -25,8 +29,7 @@ NOT_APPLICABLE: Mapping[str, str] = {
         "wraps a model in DistributedDataParallel, whose reducer is compiled code over a compiled "
         "process group"
     ),
-    "TensorPipeAgentRpcTest"
-    ".test_dynamic_rpc_existing_rank_can_communicate_with_new_rank_cuda": "needs two CUDA devices",
+    _TWO_DEVICES: "needs two CUDA devices",
 }
 
 _ON_DEVICES = "uses CUDA devices, and does not look whether there are any"
@@ -44,6 +47,7 @@ NOT_APPLICABLE_TORCH: Mapping[str, str] = {
         "asks how many threads gloo has, which DistributedDataParallel reads out of a ProcessGroupGloo"
     ),
     "DistributedTest.test_new_subgroups_with_group_param": "names ranks 0 to 3, and has three",
+    _TWO_DEVICES: "needs two CUDA devices",
 }
 
 _SPARSE = "uses sparse tensors, which the stand-in does not have"

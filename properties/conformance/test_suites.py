@@ -11,11 +11,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import settings
 
 from squall.properties.conformance.on_stand_in import rewritten
 from squall.properties.conformance.pool import Player
-from squall.properties.conformance.run import judge
+from squall.properties.conformance.run import judge, run
 from squall.properties.conformance.suites import SUITES, collect
 from squall.properties.conformance.table import (
     NOT_APPLICABLE,
@@ -67,7 +68,7 @@ def test_a_whole_id_chooses_that_test_alone() -> None:
 def test_nothing_of_the_users_is_found_by_a_test(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "expecttest.py").write_text("raise SystemExit('mine')")
+    (tmp_path / "expecttest.py").write_text("raise SystemExit('mine')", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     for program, found in ((Program(search_path=sys.path), True), (Program.of_libraries(), False)):
         assert (program.find("expecttest", program.search_path) is not None) is found
@@ -141,6 +142,45 @@ def test_a_race_in_a_test_of_cuda_is_seen() -> None:
         played = player.play(test)
     assert played.outcome == "failed"
     assert "two kernels in no order: zero_ on stream 0 of device 0" in played.why
+
+
+ON_TORCH = {
+    "dist_autograd": 94, "dist_optimizer": 4, "faulty_agent": 28, "examples": 2, "rpc": 215,
+    "tensorpipe_rpc": 38, "groups": 126,
+}  # fmt: skip
+
+
+@pytest.mark.deep("all that PyTorch ships for a suite, a process a rank: minutes")
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("suite", ON_TORCH)
+def test_a_suite_passes_on_the_compiled_engine(suite: str) -> None:
+    results = list(run(collect([suite], engine="torch"), engine="torch"))
+    assert {each.test.id: each.why for each in results if each.verdict == "failed"} == {}
+    passed = sum(each.verdict == "passed" for each in results)
+    assert passed == ON_TORCH[suite] or torch.__version__.partition("+")[0] != "2.13.0"
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "DistAutogradTest.test_trainer_ps_torchscript_functions",
+        "DistributedTest.test_all_reduce_sum_async",
+        "DistributedTest.test_ddp_create_graph",
+        "FaultyAgentRpcTest.test_remote_message_dropped_pickle_to_self",
+        "JitFaultyAgentRpcTest.test_timeout_in_torchscript_function",
+        "RpcTest.test_duplicate_name",
+        "RpcTest.test_pg_init_no_rpc_init",
+        "RpcTest.test_profiler_with_sync_rpc_builtin",
+        "RpcTest.test_register_rpc_backend_and_set_and_start_rpc_backend",
+        "TensorPipeAgentRpcTest.test_dynamic_rpc_existing_rank_can_communicate_with_new_rank",
+        "TensorPipeAgentRpcTest.test_dynamic_and_static_init_rpc_together",
+        "TensorPipeAgentRpcTest.test_infer_backend_from_options",
+    ],
+)
+def test_a_test_passes_on_the_compiled_engine(name: str) -> None:
+    (result,) = run(collect(pattern=name, engine="torch"), engine="torch")
+    assert (result.verdict, result.why) == ("passed", "")
 
 
 def test_what_the_stand_in_takes_the_place_of() -> None:

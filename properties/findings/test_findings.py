@@ -52,10 +52,10 @@ SAYS = "print('a warning'); print('OK nothing'); raise SystemExit(3)"
 def folder(here: Path, *, facts: str = FACTS, text: str = TEXT, stock: str = SAYS) -> Path:
     made = here / "a-finding"
     made.mkdir()
-    (made / "finding.toml").write_text(facts)
-    (made / "README.md").write_text(text)
+    (made / "finding.toml").write_text(facts, encoding="utf-8")
+    (made / "README.md").write_text(text, encoding="utf-8")
     if stock:
-        (made / "stock.py").write_text(stock)
+        (made / "stock.py").write_text(stock, encoding="utf-8")
     return made
 
 
@@ -136,7 +136,9 @@ def test_results_are_kept_as_they_are(tmp_path: Path) -> None:
     save(results, tmp_path / "results.json")
     assert load(tmp_path / "results.json") == results
     assert results["2.9.0"]["a"].word == NO_LINE and results["2.9.0"]["b"].word == "OK"
-    assert (tmp_path / "results.json").read_text().index("2.9.0") < 20, "as versions, not as words"
+    assert (tmp_path / "results.json").read_text(encoding="utf-8").index("2.9.0") < 20, (
+        "as versions, not as words"
+    )
 
 
 def test_the_line_of_a_script_and_why_there_is_none(tmp_path: Path) -> None:
@@ -147,7 +149,7 @@ def test_the_line_of_a_script_and_why_there_is_none(tmp_path: Path) -> None:
         ("print('OK a'); print('BUG b')", "no line: it printed 2"),
         ("import time; time.sleep(1000)", "no line: stopped after 1 s"),
     ]:
-        (tmp_path / "script.py").write_text(text)
+        (tmp_path / "script.py").write_text(text, encoding="utf-8")
         assert one_line(tmp_path / "script.py", limit_s=1 if "sleep" in text else 60) == said
 
 
@@ -168,12 +170,18 @@ def test_ctrl_c_leaves_nothing_running(tmp_path: Path) -> None:
         f"print(list(run_all([read(Path({str(made)!r}))])))\n"
     )
     running = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stderr=subprocess.DEVNULL)
-    wait_for(lambda: (made / "child").exists() and (made / "child").read_text(), "a child")
-    child = Path("/proc") / (made / "child").read_text()
+    wait_for(
+        lambda: (made / "child").exists() and (made / "child").read_text(encoding="utf-8"),
+        "a child",
+    )
+    child = Path("/proc") / (made / "child").read_text(encoding="utf-8")
     assert child.exists()
     running.send_signal(signal.SIGINT)
     running.wait()
-    wait_for(lambda: not child.exists() or "(zombie)" in (child / "status").read_text(), "its end")
+    wait_for(
+        lambda: not child.exists() or "(zombie)" in (child / "status").read_text(encoding="utf-8"),
+        "its end",
+    )
 
 
 @pytest.mark.parametrize(

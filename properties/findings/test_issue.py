@@ -14,7 +14,9 @@ from squall.properties.support.commands import squall
 READY = issues()
 PATCHED = Path(__file__).with_name("patched.py")
 #: those whose patch is of files that need not be compiled
-IN_PYTHON = {name: one for name, one in READY.items() if ".cpp" not in one.patch.read_text()}
+IN_PYTHON = {
+    name: one for name, one in READY.items() if ".cpp" not in one.patch.read_text(encoding="utf-8")
+}
 
 
 @pytest.mark.parametrize("issue", READY.values(), ids=READY)
@@ -47,7 +49,12 @@ def test_the_script_passes_with_the_patch(issue: Issue) -> None:
 
 def test_a_patch_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     patch = tmp_path / "other.patch"
-    patch.write_text(IN_PYTHON["train-false-trains"].patch.read_text().replace("return self", "no"))
+    patch.write_text(
+        IN_PYTHON["train-false-trains"]
+        .patch.read_text(encoding="utf-8")
+        .replace("return self", "no"),
+        encoding="utf-8",
+    )
     with pytest.raises(ValueError, match="does not fit to"):
         changed(patch)
 

@@ -70,7 +70,7 @@ def stock(script: Path, folder: Path) -> list[str]:
     if done.returncode:
         raise SystemExit(f"{script} fails under torchrun:\n{done.stderr}")
     files = (folder / "logs").rglob("stdout.log")
-    return sorted(line for file in files for line in file.read_text().splitlines())
+    return sorted(line for file in files for line in file.read_text(encoding="utf-8").splitlines())
 
 
 def simulated(script: Path, engine: EngineName, lines: list[str], folder: Path) -> str:

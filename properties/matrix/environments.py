@@ -40,8 +40,10 @@ def python_of(row: Row) -> Path:
     # What that torch asks for decides over what is pinned for another one.
     pins = folder / "constraints.txt"
     asked = {"torch", *_call([str(python), "-c", _ASKED_BY_TORCH]).split()}
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
-    pins.write_text("\n".join(line for line in lines if line.partition("==")[0] not in asked))
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins.write_text(
+        "\n".join(line for line in lines if line.partition("==")[0] not in asked), encoding="utf-8"
+    )
     _call([*pip, "-c", str(pins), "setuptools>=77.0.3"])
     _call([*pip, "-c", str(pins), "--no-build-isolation", "-e", f"{ROOT}[dev]"])
     (folder / "complete").touch()

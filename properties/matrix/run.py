@@ -59,7 +59,9 @@ def load() -> dict[str, Result]:
     """What is kept, by row."""
     if not RESULTS.exists():
         return {}
-    return {name: Result(**row) for name, row in json.loads(RESULTS.read_text()).items()}
+    return {
+        name: Result(**row) for name, row in json.loads(RESULTS.read_text(encoding="utf-8")).items()
+    }
 
 
 def save(name: str, result: Result) -> None:
@@ -67,7 +69,7 @@ def save(name: str, result: Result) -> None:
     kept = load() | {name: result}
     text = json.dumps({name: row.model_dump() for name, row in kept.items()}, indent=1)
     written = RESULTS.with_suffix(".new")
-    written.write_text(text + "\n")
+    written.write_text(text + "\n", encoding="utf-8")
     written.replace(RESULTS)
 
 
@@ -166,8 +168,10 @@ def _copy(folder: Path) -> None:
         if (source := ROOT / name).is_symlink() or source.is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, folder / name, follow_symlinks=False)
-    for words in (["init", "-q"], ["add", "-A"]):
-        subprocess.run(["git", "-C", str(folder), *words], check=True, capture_output=True)
+    author = ("-c", "user.name=matrix", "-c", "user.email=matrix@localhost")
+    commit = ("commit", "-q", "--no-verify", "--allow-empty", "-m")
+    for words in (["init", "-q"], ["add", "-A"], [*commit, "copied"], [*commit, "again"]):
+        subprocess.run(["git", "-C", str(folder), *author, *words], check=True, capture_output=True)
 
 
 def _git(*words: str) -> str:

@@ -99,9 +99,9 @@ print(any(op.kind == "triple" for each in drawn for _, _, step in each.steps for
 
 def test_an_operation_a_check_and_a_story_are_one_new_file_each(tmp_path: Path) -> None:
     package = copied_package(tmp_path)
-    (package / "model/program/kinds/triple.py").write_text(OPERATION)
-    (package / "model/checks/brevity.py").write_text(CHECK)
-    (package / "sim/programs/stories/sums.py").write_text(STORY)
+    (package / "model/program/kinds/triple.py").write_text(OPERATION, encoding="utf-8")
+    (package / "model/checks/brevity.py").write_text(CHECK, encoding="utf-8")
+    (package / "sim/programs/stories/sums.py").write_text(STORY, encoding="utf-8")
     done = run_copy(tmp_path, "-c", USE)
     assert done.stderr == ""
     assert done.stdout.splitlines() == [

@@ -49,7 +49,7 @@ MUTANTS = (
 
 def test_an_engine_is_one_new_file(tmp_path: Path) -> None:
     package = copied_package(tmp_path)
-    (package / "sim/engines/counting.py").write_text(ENGINE)
+    (package / "sim/engines/counting.py").write_text(ENGINE, encoding="utf-8")
     # one that has nothing that is drawn for the port alone
     elsewhere = Settings(engine="torch")
     seed = next(seed for seed in range(100) if draw(seed).work == draw(seed, elsewhere).work)
@@ -81,7 +81,7 @@ def test_a_planted_bug_is_one_new_file(tmp_path: Path) -> None:
     package = copied_package(tmp_path)
     planted = package / "properties/planted"
     planted.mkdir(parents=True)
-    (planted / "contexts.py").write_text(PLANTED)
+    (planted / "contexts.py").write_text(PLANTED, encoding="utf-8")
     done = run_copy(tmp_path, "-m", "squall", "mutants", "gradients-twice", "--json")
     assert done.returncode == 0, done.stderr
     (result,) = json.loads(done.stdout)["mutants"]

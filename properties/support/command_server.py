@@ -189,12 +189,17 @@ def _be_the_command(file: int, out: int, err: int) -> None:
     os.dup2(out if told["together"] else err, 2)
     os.close(out)
     os.close(err)
+    # New ones: those of the server may be of files, and would look where in them they are.
+    for fd, name in (1, "stdout"), (2, "stderr"):
+        before = getattr(sys, name)
+        how = {"encoding": before.encoding, "errors": before.errors, "closefd": False}
+        stream = open(fd, "w", buffering=1 if told["together"] or fd == 2 else -1, **how)  # noqa: SIM115
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
     os.environ.clear()
     os.environ.update(told["env"])
     os.chdir(told["folder"])
     time.tzset()
-    if told["together"]:
-        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     code: Any = 1
     try:
         code = _run(told["words"])

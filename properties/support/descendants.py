@@ -30,7 +30,12 @@ def _stats() -> dict[int, list[str]]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             with suppress(OSError):  # it has ended meanwhile
-                found[int(name)] = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
+                found[int(name)] = (
+                    Path(f"/proc/{name}/stat")
+                    .read_text(encoding="utf-8")
+                    .rpartition(")")[2]
+                    .split()
+                )
     return found
 
 

@@ -35,7 +35,7 @@ class Memory:
 
     def resident(self) -> int:
         """In bytes."""
-        return int(_SIZES.read_text().split()[1]) * self._page
+        return int(_SIZES.read_text(encoding="utf-8").split()[1]) * self._page
 
     def give_back(self) -> None:
         self._trim(0)

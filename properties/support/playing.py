@@ -71,7 +71,7 @@ def play(
 def write(folder: Path, source: str, name: str = "script.py") -> Path:
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(dedent(source))
+    path.write_text(dedent(source), encoding="utf-8")
     return path
 
 

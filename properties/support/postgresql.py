@@ -52,14 +52,14 @@ class Server:
             self.port: int = free.getsockname()[1]
         self._process: subprocess.Popen[bytes] | None = None
         secret = folder / "password"
-        secret.write_text(self.password)
+        secret.write_text(self.password, encoding="utf-8")
         if os.getuid() == 0:
             for path in (folder, secret):
                 shutil.chown(path, _USER, _USER)
         options = ("--auth=scram-sha-256", f"--pwfile={secret}", f"--username={_USER}")
         sort = ("--encoding=UTF8", "--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en")
         made = self._run("initdb", "-D", str(self._data), "--no-sync", *options, *sort)
-        assert made.wait() == 0, self._log.read_text()
+        assert made.wait() == 0, self._log.read_text(encoding="utf-8")
 
     def start(self) -> None:
         """Returns once it answers."""

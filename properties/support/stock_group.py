@@ -135,4 +135,4 @@ class StockGroup:
         self._process.stdin.write(f"{path}\t{workers}\t{port}\t{out}\t{timeout_s}\n")
         self._process.stdin.flush()
         codes = [int(word) for word in self._process.stdout.readline().split()]
-        return Done(out.read_text() if out.exists() else "", codes)
+        return Done(out.read_text(encoding="utf-8") if out.exists() else "", codes)

@@ -37,7 +37,7 @@ def test_a_table_says_it(tmp_path: Path, processes: str) -> None:
     for name in ("sim/cli", "real/rpc"):
         folder = tmp_path / "squall" / "properties" / name
         folder.mkdir(parents=True)
-        (folder / f"test_{folder.name}.py").write_text(BUSY)
+        (folder / f"test_{folder.name}.py").write_text(BUSY, encoding="utf-8")
     words = ["-q", "-n", processes, "-p", "squall.properties.support.costs"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *words, "-p", "no:cacheprovider"],

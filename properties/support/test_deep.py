@@ -44,10 +44,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SQUALL_STORE", str(tmp_path / ".squall"))
     monkeypatch.setenv(TIMES_VARIABLE, "")  # which main sets: it is put back
     (tmp_path / "suite").mkdir()
-    (tmp_path / "suite" / "test_it.py").write_text(SUITE)
-    (tmp_path / "suite" / "pytest.ini").write_text("[pytest]\n")
-    (tmp_path / "campaign.toml").write_text(CAMPAIGN)
-    (tmp_path / "page.md").write_text(TABLE)
+    (tmp_path / "suite" / "test_it.py").write_text(SUITE, encoding="utf-8")
+    (tmp_path / "suite" / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    (tmp_path / "campaign.toml").write_text(CAMPAIGN, encoding="utf-8")
+    (tmp_path / "page.md").write_text(TABLE, encoding="utf-8")
     return tmp_path
 
 
@@ -57,12 +57,14 @@ def play(folder: Path, *words: str) -> int:
 
 
 def told(folder: Path) -> dict[str, object]:
-    found: dict[str, object] = json.loads((folder / "build" / "deep.json").read_text())
+    found: dict[str, object] = json.loads(
+        (folder / "build" / "deep.json").read_text(encoding="utf-8")
+    )
     return found
 
 
 def rows(folder: Path) -> list[list[str]]:
-    text = (folder / "page.md").read_text()
+    text = (folder / "page.md").read_text(encoding="utf-8")
     assert text.startswith(TABLE)
     lines = text.removeprefix(TABLE).splitlines()
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
@@ -136,24 +138,24 @@ def test_a_share_is_one_of_a_campaign() -> None:
 def test_changes_make_another_name(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     file = tmp_path / "a.py"
-    file.write_text("1\n")
+    file.write_text("1\n", encoding="utf-8")
     git(tmp_path, "add", ".")
     git(tmp_path, "-c", "user.name=x", "-c", "user.email=x@y", "commit", "-qm", "first")
     clean = commit_of(tmp_path)
     assert "+" not in clean
     (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "deep.md").write_text("written by the last one\n")
+    (tmp_path / "docs" / "deep.md").write_text("written by the last one\n", encoding="utf-8")
     git(tmp_path, "add", ".")
     assert commit_of(tmp_path) == clean
-    file.write_text("2\n")
+    file.write_text("2\n", encoding="utf-8")
     changed = commit_of(tmp_path)
     assert changed.startswith(f"{clean}+") and commit_of(tmp_path) == changed
-    file.write_text("3\n")
+    file.write_text("3\n", encoding="utf-8")
     assert commit_of(tmp_path) != changed
 
 
 def test_the_page_has_the_table() -> None:
-    text = (DOCS / "deep.md").read_text()
+    text = (DOCS / "deep.md").read_text(encoding="utf-8")
     line = "| 2026-11-28 | `abc+` | 7 | 8 | 1, CPU 2 | 2 cores, pool | none |"
     result = {
         "commit": "abc+123456",
@@ -173,9 +175,9 @@ def test_the_page_has_the_table() -> None:
 
 
 def test_tests_that_are_left_to_other_parts_are_there() -> None:
-    said = tomllib.loads((PROPERTIES / "deep.toml").read_text())["parts"]["tests"]
+    said = tomllib.loads((PROPERTIES / "deep.toml").read_text(encoding="utf-8"))["parts"]["tests"]
     left = [each for each in said["options"] if "::" in each]
     assert len(left) == 2
     for name in left:
         file, _, test = name.partition("::")
-        assert f"def {test}(" in (ROOT / file).read_text()
+        assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8")

@@ -20,13 +20,16 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_each_kind_of_import_is_an_edge(package: Path) -> None:
     name = package.name
-    (package / "a.py").write_text(f"from {name} import b\nimport sys, {name}.c\n")
-    (package / "b.py").write_text("def late():\n    from .inner import d\n")
+    (package / "a.py").write_text(f"from {name} import b\nimport sys, {name}.c\n", encoding="utf-8")
+    (package / "b.py").write_text("def late():\n    from .inner import d\n", encoding="utf-8")
     (package / "c.py").write_text(
         "from typing import TYPE_CHECKING\n"
-        "if TYPE_CHECKING:\n    from .inner.d import thing\nelse:\n    from . import b\n"
+        "if TYPE_CHECKING:\n    from .inner.d import thing\nelse:\n    from . import b\n",
+        encoding="utf-8",
     )
-    (package / "inner" / "d.py").write_text("from ..a import thing\nfrom .. import a\n")
+    (package / "inner" / "d.py").write_text(
+        "from ..a import thing\nfrom .. import a\n", encoding="utf-8"
+    )
     edges = {
         (a.removeprefix(f"{name}."), b.removeprefix(f"{name}."), *kinds)
         for a, b, kinds in import_graph(name).edges(data="kinds")
@@ -44,9 +47,9 @@ def test_each_kind_of_import_is_an_edge(package: Path) -> None:
 
 def test_circles_are_told_edge_by_edge(package: Path) -> None:
     name = package.name
-    (package / "a.py").write_text("from . import b\n")
-    (package / "b.py").write_text("def late():\n    from . import a\n")
-    (package / "c.py").write_text("from . import a\n")
+    (package / "a.py").write_text("from . import b\n", encoding="utf-8")
+    (package / "b.py").write_text("def late():\n    from . import a\n", encoding="utf-8")
+    (package / "c.py").write_text("from . import a\n", encoding="utf-8")
     assert circles(import_graph(name)) == [
         [f"{name}.a -> {name}.b (module)", f"{name}.b -> {name}.a (function)"]
     ]

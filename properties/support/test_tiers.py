@@ -44,7 +44,7 @@ ALL = 20 + 1 + 3 + 3
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
-    (tmp_path / "test_suite.py").write_text(SUITE)
+    (tmp_path / "test_suite.py").write_text(SUITE, encoding="utf-8")
     return tmp_path
 
 
@@ -82,12 +82,12 @@ def test_quick_and_deep_are_the_whole(suite: Path) -> None:
 
 def test_a_commit_says_which(suite: Path) -> None:
     first = ran(suite, "--sample", "one")
-    drawn = (suite / "drawn").read_text()
+    drawn = (suite / "drawn").read_text(encoding="utf-8")
     (suite / "drawn").unlink()
     assert ran(suite, "--sample", "one") == first
-    assert (suite / "drawn").read_text() == drawn
+    assert (suite / "drawn").read_text(encoding="utf-8") == drawn
     assert ran(suite, "--sample", "two") != first
-    assert (suite / "drawn").read_text() != 2 * drawn
+    assert (suite / "drawn").read_text(encoding="utf-8") != 2 * drawn
 
 
 def test_a_test_that_is_named_runs_with_all_its_cases(suite: Path) -> None:

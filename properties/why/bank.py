@@ -53,7 +53,7 @@ class Program:
 
     @cached_property
     def text(self) -> str:
-        return self.path.read_text()
+        return self.path.read_text(encoding="utf-8")
 
     def _said(self, field: str) -> list[str]:
         lines = map(_FIELD.fullmatch, self.text.splitlines())
@@ -128,7 +128,7 @@ class Program:
             return
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, self.path.name)
-            path.write_text(self.fixed)
+            path.write_text(self.fixed, encoding="utf-8")
             yield path
 
 

@@ -39,17 +39,19 @@ class Agent : public RpcAgent {
       std::shared_ptr<Link> link,
       const std::string& name,
       int64_t rank,
-      const std::vector<std::string>& names,
+      const std::map<int64_t, std::string>& names,
       double timeout_s,
-      size_t threads)
+      size_t threads,
+      bool is_static_group)
       : RpcAgent(
             WorkerInfo(name, rank),
             std::make_unique<RequestCallbackImpl>(),
             std::chrono::milliseconds(static_cast<int64_t>(timeout_s * 1000))),
         link_(std::move(link)),
-        threads_(threads) {
-    for (size_t id = 0; id < names.size(); ++id) {
-      infos_.emplace_back(names[id], static_cast<int64_t>(id));
+        threads_(threads),
+        is_static_group_(is_static_group) {
+    for (const auto& [id, other] : names) {
+      infos_.emplace(id, WorkerInfo(other, id));
     }
     link_->set_handlers(threads);
   }
@@ -89,6 +91,7 @@ class Agent : public RpcAgent {
       ++calls_;
     }
     message->setId(id);
+    const auto failure = fails(*message);
     retries_.sent(message.get(), link_->now());
     const auto wire = to_wire(*message);
     Writer said;
@@ -96,11 +99,25 @@ class Agent : public RpcAgent {
     said.put<double>(timeout_s).put<uint64_t>(size_bytes(*message)).put<int32_t>(wire.fd);
     said.put_bytes(about(*message)).put_bytes(wire.places).put_bytes(wire.bytes);
     link_->say_with('Q', said.bytes, wire.fd);
+    if (!failure.empty()) {  // The coordinator finds the same, and tells it to nobody any more.
+      {
+        std::lock_guard<std::mutex> guard(mutex_);
+        pending_.erase(id);
+      }
+      end(future, [&] { future->setError(std::make_exception_ptr(std::runtime_error(failure))); });
+    }
     return future;
   }
 
+  // As FaultyTensorPipeAgent: of each request of these types so many sends fail, before `send` returns.
+  void fail_sends(int times, std::set<int> types) {
+    failing_times_ = times;
+    failing_types_ = std::move(types);
+  }
+
   const WorkerInfo& getWorkerInfo(const std::string& workerName) const override {
-    for (const auto& info : infos_) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    for (const auto& [id, info] : infos_) {
       if (info.name_ == workerName) {
         return info;
       }
@@ -109,10 +126,12 @@ class Agent : public RpcAgent {
   }
 
   const WorkerInfo& getWorkerInfo(worker_id_t id) const override {
-    if (id < 0 || static_cast<size_t>(id) >= infos_.size()) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    const auto found = infos_.find(id);
+    if (found == infos_.end()) {
       unknown("id", id);
     }
-    return infos_[id];
+    return found->second;
   }
 
   const WorkerInfo& getOwnInfo() const {
@@ -120,7 +139,27 @@ class Agent : public RpcAgent {
   }
 
   std::vector<WorkerInfo> getWorkerInfos() const override {
-    return infos_;
+    std::lock_guard<std::mutex> guard(mutex_);
+    std::vector<WorkerInfo> infos;
+    for (const auto& [id, info] : infos_) {
+      infos.push_back(info);
+    }
+    return infos;
+  }
+
+  // Whether nobody joins or leaves while it stands.
+  bool is_static_group() const {
+    return is_static_group_;
+  }
+
+  // Somebody has joined or left a group that is not static.
+  void update_membership(const WorkerInfo& info, bool is_join) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    if (is_join) {
+      infos_.emplace(info.id_, info);
+    } else {
+      infos_.erase(info.id_);
+    }
   }
 
   void join(bool shutdown, float timeout) override {
@@ -162,10 +201,14 @@ class Agent : public RpcAgent {
 
   std::unordered_map<std::string, std::string> getMetrics() override {
     std::lock_guard<std::mutex> guard(mutex_);
-    return {
+    std::unordered_map<std::string, std::string> metrics{
         {"agent.thread_pool_size", std::to_string(threads_)},
         {"agent.client_active_calls", std::to_string(calls_)},
         {"agent.server_active_calls", std::to_string(requests_)}};
+    if (isGILProfilingEnabled()) {
+      metrics["agent.gil_average_wait_time_us"] = "0";  // of virtual time
+    }
+    return metrics;
   }
 
  private:
@@ -174,6 +217,21 @@ class Agent : public RpcAgent {
     const auto& own = RpcAgent::getWorkerInfo();
     TORCH_CHECK(
         false, "name:", own.name_, ",rank:", own.id_, " could not find destination ", what, " ", value);
+  }
+
+  // Empty: it does not.
+  std::string fails(const Message& message) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    if (failing_types_.count(message.type()) == 0) {
+      return "";
+    }
+    int& count = failures_[std::string(message.payload().begin(), message.payload().end())];
+    if (count >= failing_times_) {
+      return "";
+    }
+    return makeRPCError(
+        c10::str("Send attempt ", ++count, " failed intentionally for a message of type ", message.type()),
+        RPCErrorType::INTENTIONAL_FAILURE);
   }
 
   void addGilWaitTime(const std::chrono::microseconds /*gilWaitTime*/) override {}
@@ -198,9 +256,10 @@ class Agent : public RpcAgent {
         std::lock_guard<std::mutex> guard(mutex_);
         ++requests_;
       }
+      const bool leaves_traces = type == MessageType::RUN_WITH_PROFILING_REQ;
       link_->handle([this, from, type, id, bytes = std::move(bytes), places = std::move(places), mapping = std::move(mapping)]() mutable {
         request(from, static_cast<MessageType>(type), id, bytes, places, std::move(mapping));
-      });
+      }, leaves_traces);
       return;
     }
     c10::intrusive_ptr<JitFuture> future;
@@ -267,12 +326,17 @@ class Agent : public RpcAgent {
 
   std::shared_ptr<Link> link_;
   const size_t threads_;
-  std::vector<WorkerInfo> infos_;
-  std::mutex mutex_;
+  const bool is_static_group_;
+  mutable std::mutex mutex_;
+  // Nodes of a map stay where they are: others keep references to what is in them.
+  std::map<int64_t, WorkerInfo> infos_;
   int64_t next_id_ = 0;
   std::map<int64_t, c10::intrusive_ptr<JitFuture>> pending_;
   int calls_ = 0;
   int requests_ = 0;
+  int failing_times_ = 0;
+  std::set<int> failing_types_;
+  std::map<std::string, int> failures_;
   Retries retries_;
 };
 
@@ -331,14 +395,18 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def("take_turn", &Link::take_turn, py::call_guard<py::gil_scoped_release>())
       .def("on_call", &call_python)
       .def_static("set_lane", &Link::set_lane);
-  py::class_<Agent, RpcAgent, std::shared_ptr<Agent>>(m, "Agent")
+  py::class_<Agent, RpcAgent, std::shared_ptr<Agent>>(m, "Agent", py::dynamic_attr())
       .def(py::init<
            std::shared_ptr<Link>,
            std::string,
            int64_t,
-           std::vector<std::string>,
+           std::map<int64_t, std::string>,
            double,
-           size_t>())
+           size_t,
+           bool>())
+      .def("fail_sends", &Agent::fail_sends)
+      .def_property_readonly("is_static_group", &Agent::is_static_group)
+      .def("_update_group_membership", [](Agent& agent, const WorkerInfo& info, const py::object&, const py::object&, bool is_join) { agent.update_membership(info, is_join); })
       .def("join", &Agent::join, py::call_guard<py::gil_scoped_release>(), py::arg("shutdown") = false, py::arg("timeout") = 0)
       .def("shutdown", &Agent::shutdown, py::call_guard<py::gil_scoped_release>())
       .def("get_worker_info", &Agent::getOwnInfo, py::call_guard<py::gil_scoped_release>())

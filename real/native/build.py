@@ -86,7 +86,7 @@ def library(on_build: Callable[[str], object] | None = None) -> Path:
         raise Unavailable("this build of PyTorch has no torch.distributed.rpc")
     cxx = compiler()
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "lock", "w") as lock:
+    with open(folder / "lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # others may be building the same
         if not built.exists():
             (on_build or _tell)(f"building the agent for torch {version} (once, about 30 s)")
@@ -132,7 +132,7 @@ def _build(cxx: str, folder: Path, built: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         log = folder / "build.log"
-        log.write_text(" ".join(command) + "\n\n" + done.stderr)
+        log.write_text(" ".join(command) + "\n\n" + done.stderr, encoding="utf-8")
         first = next((line for line in done.stderr.splitlines() if "error" in line), "no reason")
         raise Unavailable(f"{cxx} could not build the agent: {first.strip()} (all of it: {log})")
     unfinished.rename(built)

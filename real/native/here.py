@@ -6,15 +6,20 @@ import importlib
 import os
 import pickle
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
 import torch
 import torch._C._distributed_autograd
 from torch.distributed import rpc
+from torch.distributed.rpc import backend_registry
 
 from squall.real.native import waits
+from squall.real.rpc.message_type import MessageType
 
+_registry: Any = backend_registry
+_FAULTY = "FAULTY_TENSORPIPE"
 #: a thread's place in the order of what a process says; the main thread's
 MAIN_LANE = 0
 #: the first of the threads that a program or script starts: behind those of the agent
@@ -81,14 +86,25 @@ class Here:
     def set_lane(self, lane: int) -> None:
         self._agent_module.Link.set_lane(lane)
 
-    def agent(self, name: str, rank: int, names: list[str], timeout_s: float, threads: int) -> Any:
-        """An agent that has not started."""
-        agent = self._agent_module.Agent(self.link, name, rank, names, timeout_s, threads)
+    def agent(
+        self,
+        name: str,
+        rank: int,
+        names: Mapping[int, str],
+        timeout_s: float,
+        threads: int,
+        *,
+        is_static_group: bool = True,
+    ) -> Any:
+        """An agent that has not started; ``names`` of its group, by rank."""
+        agent = self._agent_module.Agent(
+            self.link, name, rank, names, timeout_s, threads, is_static_group
+        )
         self._agents.append(agent)  # the link's thread may be looking at it when it is dropped
         return agent
 
     def join_group(
-        self, name: str, rank: int, names: list[str], *, timeout_s: float, threads: int
+        self, name: str, rank: int, names: Mapping[int, str], *, timeout_s: float, threads: int
     ) -> None:
         """What ``init_rpc`` does for a group whose names are known: autograd, agent, barrier
         (torch/distributed/rpc/__init__.py and backend_registry.py)."""
@@ -101,7 +117,14 @@ class Here:
         rpc.api._all_gather(None, timeout=timeout_s)
         self.ask("barrier", "init")
 
-    def init_backend(
+    def be_the_network(self) -> None:
+        """From now on ``init_rpc`` makes agents whose network is the coordinator, and these are what
+        PyTorch calls a TensorPipeAgent."""
+        _registry.init_backend = self._init_backend
+        for module in (torch._C._distributed_rpc, rpc):
+            module.__dict__["TensorPipeAgent"] = self._agent_module.Agent
+
+    def _init_backend(
         self,
         backend: Any,
         store: Any,
@@ -110,21 +133,48 @@ class Here:
         world_size: int | None,
         rpc_backend_options: Any,
     ) -> Any:
-        """In the place of ``backend_registry.init_backend``: an agent whose network is the
-        coordinator. Raises NotImplementedError for a group whose size is not given."""
+        """In the place of ``backend_registry.init_backend``, for backends of PyTorch's own.
+
+        Raises TypeError for options of another backend, and RuntimeError if the group cannot be.
+        """
+        options: Any = rpc_backend_options
+        if backend.name not in ("TENSORPIPE", _FAULTY):
+            return backend.value.init_backend_handler(store, name, rank, world_size, options)
+        faulty = backend.name == _FAULTY
+        wanted: Any = rpc.TensorPipeRpcBackendOptions
+        if faulty:
+            testing: Any = importlib.import_module("torch.distributed.rpc._testing")
+            wanted = testing.FaultyTensorPipeRpcBackendOptions
+        if not isinstance(options, wanted):
+            raise TypeError(f"`rpc_backend_options` must be a `{wanted.__name__}`. {options}")
+        faults = None
+        if faulty:
+            faults = options.num_fail_sends, options.messages_to_fail, options.messages_to_delay
+        members: AbstractContextManager[None] = nullcontext()
         if not world_size:
-            raise NotImplementedError(
-                "init_rpc without world_size, a group that processes join and leave, is not simulated "
-                "on the engine torch: give world_size, or run it with --engine port"
-            )
-        options = rpc_backend_options
-        names = self.ask("join", name, rank, world_size, "RANK" in os.environ)
-        if isinstance(names, Exception):
-            raise names
-        threads = getattr(options, "num_worker_threads", 16)
-        agent = self.agent(name, rank, names, options.rpc_timeout, threads)
-        self.start_agent(agent, options.rpc_timeout)
-        return agent
+            members = _registry._group_membership_management(store, name, True)
+        with members:
+            names = self.ask("join", name, rank, world_size or None, "RANK" in os.environ, faults)
+            if isinstance(names, Exception):
+                raise names
+            agent = self.agent(
+                name, rank, names, options.rpc_timeout, options.num_worker_threads,
+                is_static_group=bool(world_size),
+            )  # fmt: skip
+            if faults is not None:
+                failing = {MessageType[each].value for each in options.messages_to_fail}
+                agent.fail_sends(options.num_fail_sends, failing)
+            if world_size:
+                self.start_agent(agent, options.rpc_timeout)
+                return agent
+            agent.store, agent._get_backend_options = store, lambda: options
+            rpc.api._init_rpc_states(agent)
+            try:
+                _registry._set_devices_and_reverse_device_map(agent)
+            except BaseException:
+                rpc.shutdown()
+                raise
+            return agent
 
 
 def debug_info() -> dict[str, int]:

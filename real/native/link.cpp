@@ -263,21 +263,25 @@ void Link::set_handlers(size_t most) {
   most_handlers_ = most;
 }
 
-void Link::handle(std::function<void()> work) {
+void Link::handle(std::function<void()> work, bool leaves_traces) {
   std::lock_guard<std::mutex> guard(handlers_mutex_);
+  Lane* chosen = nullptr;
   for (auto& handler : handlers_) {
-    if (!handler->busy()) {
-      handler->run(std::move(work));
-      return;
+    if (!handler->busy() && (chosen == nullptr || (leaves_traces && chosen->has_traces && !handler->has_traces))) {
+      chosen = handler.get();
     }
   }
-  if (handlers_.size() < most_handlers_) {
+  if ((chosen == nullptr || (leaves_traces && chosen->has_traces)) && handlers_.size() < most_handlers_) {
     const int number = kFirstHandler + static_cast<int>(handlers_.size());
     handlers_.push_back(std::make_unique<Lane>(number, [this] { next_handler(); }));
-    handlers_.back()->run(std::move(work));
+    chosen = handlers_.back().get();
+  }
+  if (chosen == nullptr) {
+    waiting_.push_back(std::move(work));
     return;
   }
-  waiting_.push_back(std::move(work));
+  chosen->has_traces |= leaves_traces;
+  chosen->run(std::move(work));
 }
 
 void Link::wait_for_handlers() {

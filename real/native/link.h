@@ -71,6 +71,8 @@ class Lane {
   Lane(int number, std::function<void()> done);
   void run(std::function<void()> work);
   bool busy();
+  // Whether it has run what leaves something behind in its thread.
+  bool has_traces = false;
 
  private:
   void loop(int number);
@@ -119,8 +121,9 @@ class Link {
   // closed here afterwards. -1 is none.
   void say_with(char kind, const std::string& what, int fd);
 
-  // Runs `work` on the free thread with the lowest number, or when one gets free.
-  void handle(std::function<void()> work);
+  // Runs `work` on the free thread with the lowest number, or when one gets free. What `leaves_traces` in
+  // its thread is run on one that has none, as long as there are any, as it would be by a pool whose threads take turns.
+  void handle(std::function<void()> work, bool leaves_traces = false);
   void set_handlers(size_t most);
   // Until all that was to be handled has been. Not for a handler itself.
   void wait_for_handlers();

@@ -7,7 +7,7 @@ checks of the group those of ``init_backend`` and the TensorPipe agent's constru
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from numbers import Integral
 from typing import Any
@@ -16,7 +16,7 @@ from urllib.parse import ParseResult, parse_qsl, urlparse
 from torch.distributed import DistStoreError
 
 from squall.real.rpc.store import Store, StoreTimeoutError
-from squall.real.rpc.worker_info import Membership, WorkerInfo, check_worker_info
+from squall.real.rpc.worker_info import Membership, check_worker_info
 
 #: how long the first worker waits for the last (torch/distributed/constants.py, 30 minutes)
 JOIN_TIMEOUT_S = 1800.0
@@ -129,8 +129,8 @@ def gather_group(store: Store, name: str, rank: int, world_size: int) -> Members
     if isinstance(group, str):
         raise RuntimeError(group)
     members: Membership = group
-    if len(members.names) != len(members):
-        _raise_duplicate(members.infos, rank)
+    if problem := not_unique({info.id: info.name for info in members.infos}, rank):
+        raise problem
     return members
 
 
@@ -155,13 +155,13 @@ def _reject(store: Store, why: str) -> RuntimeError:
     return RuntimeError(why)
 
 
-def _raise_duplicate(infos: tuple[WorkerInfo, ...], rank: int) -> None:
-    ids = {infos[rank].name: rank}
-    for info in infos:
-        if info.id != rank:
-            if info.name in ids:
-                raise RuntimeError(
-                    f"RPC worker name {info.name} is not unique. Workers {ids[info.name]} "
-                    f"and {info.id} share the same name."
-                )
-            ids[info.name] = info.id
+def not_unique(names: Mapping[int, str], own: int) -> RuntimeError | None:
+    """The error of workers two of which have one name, as the worker with the id ``own`` finds it."""
+    ids: dict[str, int] = {}
+    for id, name in {own: names[own], **names}.items():
+        if name in ids:
+            return RuntimeError(
+                f"RPC worker name {name} is not unique. Workers {ids[name]} and {id} share the same name."
+            )
+        ids[name] = id
+    return None

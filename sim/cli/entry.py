@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import io
 import json
 import os
 import signal
@@ -20,6 +21,8 @@ _MESSAGE = "interrupted before there was a report"
 def main() -> None:
     """As :func:`squall.sim.cli.main.main`, with nothing imported yet."""
     signal.signal(signal.SIGINT, _leave)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # what its encoding lacks is no reason to end
+        sys.stdout.reconfigure(errors="backslashreplace")
     guardian.begin(_json_message() if "--json" in sys.argv else None)
     if sys.stderr is not None and (sys.stderr.isatty() or os.environ.get(PROGRESS) != NEVER):
         starting = Starting(sys.stderr, " ".join(["squall", *sys.argv[1:2]]))

@@ -58,7 +58,9 @@ def as_now(scenario: Scenario) -> Scenario:
     assert script is not None, "a program has no files"
 
     def now(line: CommandLine) -> str:
-        return Path(line.path).read_text() if line.path.endswith(".py") else line.text
+        return (
+            Path(line.path).read_text(encoding="utf-8") if line.path.endswith(".py") else line.text
+        )
 
     others = tuple(replace(line, text=now(line)) for line in script.others)
     work = replace(script, text=now(script), others=others, modules=())
@@ -87,7 +89,7 @@ def _lines(script: Script) -> list[CommandLine]:
 
 def _read(path: str) -> str | None:
     try:
-        return Path(path).read_text()
+        return Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError):
         return None
 
@@ -193,7 +195,7 @@ def _write(root: Path, new: Path, relative: Path, text: str) -> None:
     target = new / relative
     if target.is_symlink():
         target.unlink()
-    target.write_text(text)
+    target.write_text(text, encoding="utf-8")
 
 
 def _moved(line: CommandLine, moved: dict[str, str]) -> CommandLine:

@@ -3,7 +3,8 @@ together, and to leave the RPC group together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, Protocol
 
 from squall.sim.stock.host import NativeHost
@@ -29,8 +30,8 @@ class Barriers:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        #: called when all leave the group together, before they do
-        self.on_leave: Callable[[], object] | None = None
+        #: called with those that leave a group together, before they do
+        self.on_leave: Callable[[Collection[NativeWorker]], object] | None = None
         self._waiting: dict[str, list[tuple[NativeWorker, int]]] = {}
         self._leaving: dict[NativeWorker, int] = {}
 
@@ -50,17 +51,21 @@ class Barriers:
         self._leaving[worker] = question
 
     def try_leave(self) -> None:
-        """Let all leave together once no call of any of them is under way.
+        """Let all leave together once no call of any of them is under way, and those whose group goes on
+        without them once no call of theirs is.
 
         As ``TensorPipeAgent::join`` (tensorpipe_agent.cpp) does: it counts the calls that a worker
         made. A request that nobody waits for any more, its caller having given up, keeps nobody.
         """
         if not self._leaving:
             return
-        attached = [worker for worker in self._cluster.workers if worker.attached]
-        if all(each in self._leaving and not each.calls for each in attached):
-            leaving, self._leaving = self._leaving, {}
-            if self.on_leave is not None:
-                self._cluster.runtime.call_later(0.0, self.on_leave)
-            for worker, question in leaving.items():
-                self._cluster.answer_in_bytes(worker, question, b"")
+        idle = [each for each in self._leaving if not each.calls]
+        if not all(each in idle for each in self._cluster.workers if each.attached):
+            idle = [each for each in idle if each.leaves_alone]
+            if not idle:
+                return
+        leaving = {each: self._leaving.pop(each) for each in idle}
+        if self.on_leave is not None:
+            self._cluster.runtime.call_later(0.0, partial(self.on_leave, leaving))
+        for worker, question in leaving.items():
+            self._cluster.answer_in_bytes(worker, question, b"")

@@ -129,7 +129,7 @@ def _are_alternatives(one: Frame, two: Frame) -> bool:
 @cache
 def _tree(file: str) -> ast.AST | None:
     try:
-        return ast.parse(Path(file).read_text())
+        return ast.parse(Path(file).read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError):
         return None
 

@@ -93,7 +93,11 @@ class Guest:
         place(native_stock.current_worker(), host)
         names = [f"worker{number}" for number in range(program.workers)]
         self.here.join_group(
-            names[rank], rank, names, timeout_s=timeout_s, threads=threads_of(program)
+            names[rank],
+            rank,
+            dict(enumerate(names)),
+            timeout_s=timeout_s,
+            threads=threads_of(program),
         )
         mine = [n for n, trainer in enumerate(program.trainers) if trainer.worker == rank]
         for number in mine:

@@ -65,7 +65,7 @@ def computed_s() -> float:
     started: list[int] = []
     for children in Path("/proc/self/task").glob("*/children"):
         with suppress(OSError):  # a thread that has ended meanwhile
-            started += map(int, children.read_text().split())
+            started += map(int, children.read_text(encoding="utf-8").split())
     own = max(time.process_time(), processor_s(os.getpid()))
     return own + sum(map(processor_s, started)) + _WAITING * time.monotonic()
 
@@ -76,7 +76,9 @@ def _is_ready(pid: int) -> bool:
         if any(values[0] in "RD" for values in _stat(task)):
             return True
         with suppress(OSError):
-            if any(map(_is_ready, map(int, (task / "children").read_text().split()))):
+            if any(
+                map(_is_ready, map(int, (task / "children").read_text(encoding="utf-8").split()))
+            ):
                 return True
     return False
 
@@ -84,4 +86,4 @@ def _is_ready(pid: int) -> bool:
 def _stat(folder: Path) -> Iterator[list[str]]:
     """The values behind the name in ``stat``, state first; none if it has ended."""
     with suppress(OSError):
-        yield (folder / "stat").read_text().rpartition(")")[2].split()
+        yield (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()

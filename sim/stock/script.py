@@ -14,17 +14,16 @@ import re
 import sys
 import time
 from collections import Counter
+from collections.abc import Collection
 from contextlib import nullcontext
 from typing import Any, TextIO
 
 from torch import Tensor
-from torch.distributed import DistStoreError
 
 from squall.model.checks.compiled import TORN
 from squall.model.events.kept import Kept, unended
 from squall.model.events.run import DIED, EXITED, ProcessError, Run
 from squall.model.events.waiting import line_of
-from squall.real.rpc.rendezvous import JOIN_TIMEOUT_S
 from squall.sim.scenario import CommandLine, Scenario, Script
 from squall.sim.scripts import ranks
 from squall.sim.scripts.compat.errors import Uncaught
@@ -37,6 +36,7 @@ from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.findings import Findings, FoundError
 from squall.sim.stock.gradients import PassLog, summarise
 from squall.sim.stock.groups import Groups
+from squall.sim.stock.joining import Joining
 from squall.sim.stock.one_process import OneProcess
 from squall.sim.stock.packed import unpacked
 from squall.sim.stock.patience import ComputingError
@@ -51,7 +51,6 @@ from squall.sim.stock.zygote import Zygote
 from squall.sim.world import spinning
 from squall.sim.world.compute import hint_for_names
 from squall.sim.world.garbage import deterministic_garbage
-from squall.sim.world.primitives import SimTimer
 from squall.sim.world.steering import SteeredTime
 from squall.sim.world.virtual_time import Livelock
 
@@ -94,24 +93,18 @@ class ScriptProcesses:
         self.leaked_contexts = 0
         #: by rank: counters when its groups ended, added up
         self.tables: dict[int, Counter[str]] = {}
-        #: as Run.joined; how often somebody left a group, when all did; and the number of the group
-        #: that is joined next
-        self.joined: list[tuple[int, int, int]] = []
+        #: how often somebody left an RPC group as the group would have it
         self.left_well = 0
-        self._group = 0
         #: texts of the errors of passes, by rank
         self.caught: list[tuple[int, str]] = []
         self.log = PassLog()
         self._roles: dict[NativeWorker, dict[str, Any]] = {}
         self._lines: dict[NativeWorker, CommandLine] = {}
         self._workers = script.workers
-        #: who has asked to join, with the rank; and the names by rank
-        self._joining: dict[NativeWorker, int] = {}
-        self._too_late: SimTimer | None = None
-        self._names: dict[int, str] = {}
         self._shown: dict[NativeWorker, list[int]] = {}
-        for name in ("role", "meet", "join", "exit", "pass", "returned"):
+        for name in ("role", "meet", "exit", "pass", "returned"):
             cluster.answers[name] = getattr(self, f"_{name}")
+        self.joining = Joining(cluster, self._start_others)
         self._children = Children(cluster, self._start_child)
         self._stores = Stores(cluster)
         self.findings = Findings(go_on=script.go_on)
@@ -247,45 +240,6 @@ class ScriptProcesses:
 
     # -- groups ---------------------------------------------------------------------------
 
-    def _join(self, worker: NativeWorker, question: int, *rest: Any) -> None:
-        name, rank, world_size, by_rank = rest
-        if rank in self._names and rank in self.cluster.ranks:
-            problem = RuntimeError(f"rank {rank} has joined this group already")
-            self.cluster.answer(worker, question, problem)
-            return
-        worker.rank, worker.name = rank, name
-        self.joined.append((len(self.cluster.trace.records), rank, self._group))
-        self.cluster.ranks[rank] = worker
-        self.cluster.size = world_size
-        self.cluster.host.joined(worker, rank, world_size)
-        self._names[rank] = name
-        self._joining[worker] = question
-        if self._too_late is None:
-            self._too_late = self.cluster.runtime.call_later(
-                JOIN_TIMEOUT_S, lambda: self._join_too_late(world_size)
-            )
-        self._start_others(worker, rank, world_size, by_rank)
-        if len(self._joining) == world_size:
-            joining, self._joining = self._joining, {}
-            if self._too_late is not None:
-                self._too_late.cancel()
-                self._too_late = None
-            names = [self._names[number] for number in range(world_size)]
-            self._names = {}
-            self._group += 1
-            for each, asked in joining.items():
-                self.cluster.answer(each, asked, names)
-
-    def _join_too_late(self, world_size: int) -> None:
-        """As the store of real processes, which waits for half an hour."""
-        problem = DistStoreError(
-            f"Timed out after {int(JOIN_TIMEOUT_S) + 1} seconds waiting for clients. "
-            f"{len(self._joining)}/{world_size} clients joined."
-        )
-        joining, self._joining, self._too_late = self._joining, {}, None
-        for each, asked in joining.items():
-            self.cluster.answer(each, asked, problem)
-
     def _meet(
         self, worker: NativeWorker, question: int, rank: int, world_size: int, by_rank: bool
     ) -> None:
@@ -344,10 +298,10 @@ class ScriptProcesses:
             self.cluster.call(worker, "gradients_read")
         return found
 
-    def _count(self) -> None:
-        """What is left when the group ends."""
+    def _count(self, leaving: Collection[NativeWorker]) -> None:
+        """What is left when they leave the group."""
         for worker in self.cluster.workers:
-            if worker.attached:
+            if worker.attached and worker in leaving:
                 counters = self.cluster.call(worker, "debug_info") or {}
                 self.left_well += 1
                 self.tables.setdefault(worker.rank, Counter()).update(counters)
@@ -462,8 +416,8 @@ def run_script(
     ranks = range(max(processes.tables, default=-1) + 1)
     run.tables = [dict(processes.tables.get(rank, {})) for rank in ranks]
     run.caught = processes.caught
-    run.left_well = len(processes.joined) == processes.left_well
-    run.joined = processes.joined
+    run.left_well = len(processes.joining.joined) == processes.left_well
+    run.joined = processes.joining.joined
     run.returned = dict(sorted(processes.returned.items()))
     run.errors, run.exit_codes = processes.errors, processes.exit_codes
     run.operations = processes.groups.operations

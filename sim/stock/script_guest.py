@@ -82,7 +82,6 @@ _subprocess: Any = subprocess
 _DISTRIBUTED = ("torch.distributed", "torch.distributed.distributed_c10d")
 #: how often this process has come to the process group of a place
 _met: Counter[str] = Counter()
-_registry: Any = torch.distributed.rpc.backend_registry
 
 
 class ScriptGuest:
@@ -187,7 +186,7 @@ class ScriptGuest:
             lambda value: here.ask("returned", int(os.environ["RANK"]), value), first=True
         )
         os.register_at_fork(after_in_child=self._forked)
-        _registry.init_backend = here.init_backend
+        here.be_the_network()
         handlers = sys.modules["torch.distributed.rendezvous"].__dict__["_rendezvous_handlers"]
         for scheme in ("env", "tcp", "file"):
             handlers[scheme] = functools.partial(_meet, here)
@@ -362,7 +361,7 @@ def _meet(here: Here, url: str, **kwargs: Any) -> Any:
     """Replaces the rendezvous of a group: its store, the rank and the world size.
 
     Each time that a process comes to a process group it is a new store, as it is a new one under
-    stock PyTorch; the group of RPC, whose members the coordinator knows, does not look at it.
+    stock PyTorch. That of RPC is one for all that join a group which has no size, by turns.
 
     Raises ValueError as PyTorch does for a URL, and variables of the environment, that say too little.
     """
@@ -370,19 +369,24 @@ def _meet(here: Here, url: str, **kwargs: Any) -> Any:
     asked = dict(parse_qsl(parsed.query))
     rank, world_size = (int(asked.pop(name, -1)) for name in ("rank", "world_size"))
     key = store_key(url.partition("?")[0], rank, world_size)
-    if parsed.scheme == "env":
-        rank = int(os.environ["RANK"]) if rank == -1 else rank
-        world_size = int(os.environ["WORLD_SIZE"]) if world_size == -1 else world_size
-    timeout = kwargs.get("timeout")
-    if timeout is None:  # not for a process group
-        yield SharedStore(f"{key} rendezvous"), rank, world_size
-        return
+    timeout: Any = kwargs.get("timeout")
+    is_env, is_of_rpc = parsed.scheme == "env", timeout is None
+    if is_env:
+        rank = int(os.environ.get("RANK", -1)) if rank == -1 else rank
+        world_size = int(os.environ.get("WORLD_SIZE", -1)) if world_size == -1 else world_size
     for name, value in (("rank", rank), ("world size", world_size)):
-        if value == -1:
+        # A group of RPC may be one that has no size.
+        if value == -1 and not (is_of_rpc and name == "world size"):
+            variable = (
+                f"environment variable {name.upper().replace(' ', '_')} expected, but not set"
+            )
             raise ValueError(
                 f"Error initializing torch.distributed using {parsed.scheme}:// rendezvous: "
-                f"{name} parameter missing"
+                f"{variable if is_env else f'{name} parameter missing'}"
             )
+    if is_of_rpc:
+        yield SharedStore(f"{key} rendezvous"), rank, world_size
+        return
     # An agent of torchrun has started all members again.
     key = f"{key} {os.environ.get('TORCHELASTIC_RESTART_COUNT', '')}"
     meet(rank, world_size)

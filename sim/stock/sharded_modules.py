@@ -245,7 +245,13 @@ def _together(module: Module | None) -> tuple[int, ...]:
 def _why_not(module: Module) -> str:
     """Why one process would come to something else."""
     groups = _groups(module)
-    if any(each.mp_policy.param_dtype or each.mp_policy.reduce_dtype for each in groups):
+    # Of a group up to torch 2.14, of a parameter since.
+    policies = [
+        each.mp_policy
+        for group in groups
+        for each in ([group] if hasattr(group, "mp_policy") else group.fsdp_params)
+    ]
+    if any(each.param_dtype or each.reduce_dtype for each in policies):
         return "mixed precision rounds"
     if len({tuple(each.mesh_info.mesh.mesh.flatten().tolist()) for each in groups}) > 1:
         return "its parts are sharded over several meshes"

@@ -61,6 +61,8 @@ class NativeWorker:
         self.agent = None
         #: whether it is among those that can be called
         self.attached = False
+        #: whether its RPC group goes on without it
+        self.leaves_alone = False
         #: how it has ended, in words
         self.ending = ""
         #: whether its machine is gone, so that nobody is told of its end

@@ -37,7 +37,7 @@ def use_huge_pages() -> None:
 
 def _full_parts() -> Iterator[tuple[int, int]]:
     """Where what is used most of begins, and how long it is: whole pages of it."""
-    for found in _PART.finditer(Path("/proc/self/smaps").read_text()):
+    for found in _PART.finditer(Path("/proc/self/smaps").read_text(encoding="utf-8")):
         begin, end = int(found[1], 16), int(found[2], 16)
         if int(found[3]) * 1024 * 2 < end - begin:
             continue

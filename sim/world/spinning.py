@@ -115,7 +115,7 @@ class _Clock:
     def _real_s(self) -> float:
         """Without the seconds in which other processes had the processors, where the system tells them."""
         try:
-            return time.monotonic() - int(self._queued.read_text().split()[1]) / 1e9
+            return time.monotonic() - int(self._queued.read_text(encoding="utf-8").split()[1]) / 1e9
         except OSError:
             return time.monotonic()
 

@@ -61,7 +61,7 @@ def silent(source: str) -> list[str]:
 
 @pytest.mark.parametrize("file", CHECKS, ids=lambda file: file.stem)
 def test_no_check_gives_up_silently(file: object) -> None:
-    assert silent(file.read_text()) == []  # type: ignore[attr-defined]
+    assert silent(file.read_text(encoding="utf-8")) == []  # type: ignore[attr-defined]
 
 
 def test_a_silent_one_is_seen() -> None:

@@ -315,7 +315,7 @@ def test_user_code_in_the_graph_runs_once_all_the_same(
     summary = wires.reference.summary()
     assert (summary.equal, summary.compared) == (True, 1)
     assert Noisy.calls == 0
-    assert (tmp_path / "log").read_text() == ""
+    assert (tmp_path / "log").read_text(encoding="utf-8") == ""
     assert capfd.readouterr().out == ""
     assert b.grad is None
     assert torch.equal(before, torch.get_rng_state())

@@ -47,7 +47,7 @@ def test_a_program_survives_its_file(tmp_path: Path) -> None:
         program = generate(KeyedChoices(seed))
         assert load_program(dump_program(program)) == program
     path = tmp_path / "program.json"
-    path.write_text(dump_program(SMALL, indent=1))
+    path.write_text(dump_program(SMALL, indent=1), encoding="utf-8")
     assert load_program(path) == SMALL
 
 

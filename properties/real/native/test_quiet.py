@@ -72,7 +72,7 @@ if __name__ == "__main__":
 
 def test_waits_with_a_time_limit_are_virtual(tmp_path: Path) -> None:
     script = tmp_path / "waits.py"
-    script.write_text(WAITS)
+    script.write_text(WAITS, encoding="utf-8")
     done = squall(
         "run", str(script), "--engine", "torch", "--json", "--no-check", "--allow-unchecked"
     )
@@ -89,7 +89,7 @@ def test_waits_with_a_time_limit_are_virtual(tmp_path: Path) -> None:
 
 def test_threads_and_child_processes_of_a_script_take_the_same_course(tmp_path: Path) -> None:
     script = tmp_path / "threads.py"
-    script.write_text(THREADS)
+    script.write_text(THREADS, encoding="utf-8")
     reports = []
     for _ in range(3):
         done = squall("run", str(script), "--engine", "torch", "--json", "--no-check")

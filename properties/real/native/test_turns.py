@@ -63,7 +63,7 @@ if __name__ == "__main__":
 
 def test_threads_that_one_event_wakes_go_on_in_the_same_order(tmp_path: Path) -> None:
     script = tmp_path / "together.py"
-    script.write_text(WOKEN_TOGETHER)
+    script.write_text(WOKEN_TOGETHER, encoding="utf-8")
     runs = [run_file(script, engine="torch") for _ in range(3)]
     assert [(run.errors, run.violations) for run in runs] == [([], [])] * 3
     assert len({run.digest for run in runs}) == 1

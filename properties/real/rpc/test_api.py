@@ -169,7 +169,7 @@ def test_bad_calls_raise_at_the_call_with_torchs_texts():
         with pytest.raises(AttributeError, match=r"Can't (pickle|get) local object"):
             api.rpc_sync("worker1", lambda: 0)
         with pytest.raises(TypeError, match=r"cannot pickle '(_io\.)?TextIOWrapper' "):
-            api.remote("worker1", add, args=(open("/dev/null"),))  # noqa: SIM115
+            api.remote("worker1", add, args=(open("/dev/null", encoding="utf-8"),))  # noqa: SIM115
         with pytest.raises(TypeError, match="timeout"):
             api.rpc_sync("worker1", where, timeout="soon")
         with pytest.raises(RuntimeError, match="failed to match any schema"):

@@ -192,5 +192,5 @@ print(step(torch.zeros(1)).item())
 
 def test_torchscript_compiles_a_twin_only_where_something_that_is_compiled_uses_it(tmp_path):
     script = tmp_path / "compiled.py"
-    script.write_text(_COMPILED)
+    script.write_text(_COMPILED, encoding="utf-8")
     assert python("-W", "ignore", str(script)).stdout == "-1.0\n"

@@ -127,7 +127,7 @@ def test_a_campaign_file(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     text, problem = FILES[name]
-    Path("campaign.toml").write_text(text)
+    Path("campaign.toml").write_text(text, encoding="utf-8")
     line = told(capsys, "campaign.toml")
     assert line.startswith("squall: FILE: campaign.toml: ")
     assert problem in line
@@ -138,8 +138,8 @@ def test_what_does_not_go_together(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("campaign.toml").write_text(GOOD)
-    Path("store").write_text("no database " * 100)
+    Path("campaign.toml").write_text(GOOD, encoding="utf-8")
+    Path("store").write_text("no database " * 100, encoding="utf-8")
     for words, problem in (
         (["campaign.toml", "--seeds", "0:4"], "--seeds: does not go with campaign.toml"),
         (["campaign.toml", "--faults", "rough"], "--faults: does not go with campaign.toml"),

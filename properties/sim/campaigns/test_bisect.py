@@ -34,7 +34,7 @@ def git(folder, *words):
 
 
 def commit(folder, subject, file, text):
-    (folder / file).write_text(text)
+    (folder / file).write_text(text, encoding="utf-8")
     git(folder, "add", "--all")
     git(folder, "commit", "--quiet", "--message", subject)
     return git(folder, "rev-parse", "HEAD")
@@ -53,7 +53,7 @@ def history(tmp_path_factory):
     for file in filter(lambda file: (ROOT / file).exists(), changed):
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_bytes((ROOT / file).read_bytes())
-    source = (folder / FILE).read_text()
+    source = (folder / FILE).read_text(encoding="utf-8")
     right = inspect.getsource(find_function(BUG.place))
     assert source.count(right) == right.count(BUG.old) == 1
     broken = source.replace(right, right.replace(BUG.old, BUG.new))

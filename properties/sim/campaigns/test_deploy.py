@@ -31,7 +31,7 @@ def run(words, folder, **more):
 
 
 def test_the_job_and_the_array_play_the_same_share(tmp_path):
-    config, claim, job = yaml.safe_load_all((DEPLOY / "job.yaml").read_text())
+    config, claim, job = yaml.safe_load_all((DEPLOY / "job.yaml").read_text(encoding="utf-8"))
     spec = job["spec"]
     (container,) = spec["template"]["spec"]["containers"]
     volumes = {each["name"]: each for each in spec["template"]["spec"]["volumes"]}
@@ -45,7 +45,7 @@ def test_the_job_and_the_array_play_the_same_share(tmp_path):
 
     text = re.sub(r"scenarios = \d[\d_]*", "scenarios = 80", config["data"]["campaign.toml"])
     assert "scenarios = 80\n" in text
-    (tmp_path / "campaign.toml").write_text(text)
+    (tmp_path / "campaign.toml").write_text(text, encoding="utf-8")
     args = [word.replace(f"{mount}/", f"{tmp_path}/", 1) for word in container["args"]]
     said = json.loads(
         run(
@@ -59,11 +59,13 @@ def test_the_job_and_the_array_play_the_same_share(tmp_path):
 
     slurm = tmp_path / "slurm"
     slurm.mkdir()
-    (slurm / "campaign.toml").write_text(text)
-    script = (DEPLOY / "array.sh").read_text()
+    (slurm / "campaign.toml").write_text(text, encoding="utf-8")
+    script = (DEPLOY / "array.sh").read_text(encoding="utf-8")
     (last,) = re.findall(r"--array=0-(\d+)", script)
     assert int(last) == spec["completions"] - 1
-    (slurm / "array.sh").write_text(script.replace("--resume", "--resume --lease 2 --json"))
+    (slurm / "array.sh").write_text(
+        script.replace("--resume", "--resume --lease 2 --json"), encoding="utf-8"
+    )
     also = json.loads(
         run(
             ["bash", "array.sh"],
@@ -78,13 +80,17 @@ def test_the_job_and_the_array_play_the_same_share(tmp_path):
 
 
 def test_the_image_takes_a_checkout_without_what_was_made_for_this_machine():
-    patterns = [line for line in (ROOT / ".dockerignore").read_text().split("\n") if line]
+    patterns = [
+        line for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").split("\n") if line
+    ]
     patterns = [line.removeprefix("**/") for line in patterns if not line.startswith("#")]
 
     def left_out(path):
         return any(fnmatch(part, pattern) for part in Path(path).parts for pattern in patterns)
 
-    installed = re.search(r"^VENV := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
+    installed = re.search(
+        r"^VENV := (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+    )[1]
     assert left_out(f"{installed}/.installed"), "or make install would do nothing"
     assert left_out(".git/config")
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
@@ -93,8 +99,8 @@ def test_the_image_takes_a_checkout_without_what_was_made_for_this_machine():
 
 
 def test_the_image_is_made_as_the_readme_says():
-    readme = (ROOT / "README.md").read_text()
-    lines = (DEPLOY / "Dockerfile").read_text().splitlines()
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = (DEPLOY / "Dockerfile").read_text(encoding="utf-8").splitlines()
     steps = [line.removeprefix("RUN ") for line in lines if line.startswith("RUN ")]
     assert steps and all(step in readme for step in steps)
     (base,) = (line for line in lines if line.startswith("FROM "))

@@ -88,7 +88,7 @@ def test_files_that_do_not_belong_together(tmp_path):
     other, text, empty, mine, yours = (tmp_path / name for name in names)
     said = PLAN.said()
     CampaignStore(other, said | {"torch": "0"}, resume=False).close()
-    text.write_text("no database " * 100)
+    text.write_text("no database " * 100, encoding="utf-8")
     empty.touch()
     lease = next(PLAN.leases())
     for file, rows in ((mine, []), (yours, [(0, "rrefs", "x", "", 0, "")])):

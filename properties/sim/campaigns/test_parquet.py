@@ -61,7 +61,9 @@ def test_pandas_reads_what_the_store_has(
     failures = pandas.read_parquet(tmp_path / "out" / "failures")
     texts = {kind.text for kind in store.kinds()}
     assert texts <= set(failures["text"])
-    assert json.loads((tmp_path / "out" / "campaign.json").read_text()) == store.said
+    assert (
+        json.loads((tmp_path / "out" / "campaign.json").read_text(encoding="utf-8")) == store.said
+    )
     files = [file for file in (tmp_path / "out").rglob("*") if file.is_file()]
     assert exported.bytes == sum(file.stat().st_size for file in files)
     store.close()

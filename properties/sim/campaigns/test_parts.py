@@ -59,7 +59,8 @@ def test_versions_are_judged_by_their_interpreters(tmp_path):
     file = tmp_path / "campaign.toml"
     file.write_text(
         f"scenarios = 8\npython = ['{sys.executable}', '{sys.executable}']\n"
-        "[parts]\nversions = { share = 1, faults = 'rough' }\n"
+        "[parts]\nversions = { share = 1, faults = 'rough' }\n",
+        encoding="utf-8",
     )
     (part,) = load_plan(file).parts
     assert part.torch == (torch.__version__,) * 2
@@ -78,7 +79,7 @@ def test_versions_are_judged_by_their_interpreters(tmp_path):
 
 def test_a_version_on_which_processes_end_fails_and_is_named(tmp_path):
     other = tmp_path / "python"
-    other.write_text("#!/bin/sh\nexit 9\n")
+    other.write_text("#!/bin/sh\nexit 9\n", encoding="utf-8")
     other.chmod(0o755)
     part = Versions("versions", range(2), python=(str(other),), torch=("2.0",))
     found = rows(part)
@@ -227,7 +228,8 @@ def test_shares_are_those_of_the_time(tmp_path):
     file.write_text(
         "scenarios = 11000\nfirst_seed = 5\n[parts]\nplain = 0.5\ntorch = 0.5\n"
         f"[parts.canaries]\nbugs = ['{DIES}']\nseeds = 7\n"
-        "[parts.more]\nkind = 'explore'\nprograms = 'workers<=2, calls<=1'\n"
+        "[parts.more]\nkind = 'explore'\nprograms = 'workers<=2, calls<=1'\n",
+        encoding="utf-8",
     )
     plain, compiled, canaries, more = load_plan(file).parts
     assert len(plain.seeds) + len(compiled.seeds) == 11000
@@ -243,7 +245,8 @@ def test_a_campaign_fails_if_a_canary_lives(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SQUALL_STORE", raising=False)
     Path("campaign.toml").write_text(
-        f"scenarios = 2\n[parts]\nplain = 1\n[parts.canaries]\nbugs = ['{DIES}', '{SURVIVES}']\nseeds = 1\n"
+        f"scenarios = 2\n[parts]\nplain = 1\n[parts.canaries]\nbugs = ['{DIES}', '{SURVIVES}']\nseeds = 1\n",
+        encoding="utf-8",
     )
     with pytest.raises(SystemExit) as ended:
         run_command(["campaign", "campaign.toml", "--json"])

@@ -93,9 +93,9 @@ def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     tests = tmp_path / "tests"
     tests.mkdir()
     for name, text in FILES.items():
-        (tests / name).write_text(text)
-    (tests / "pytest.ini").write_text("[pytest]\n")
-    (tmp_path / "campaign.toml").write_text("[parts.tests]\npaths = ['tests']\n")
+        (tests / name).write_text(text, encoding="utf-8")
+    (tests / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    (tmp_path / "campaign.toml").write_text("[parts.tests]\npaths = ['tests']\n", encoding="utf-8")
     return tests
 
 
@@ -135,7 +135,7 @@ def test_its_functions_and_what_they_come_to(
     assert events["test_a.py::TestMore::test_skipped_once"] == 1, "what is skipped does not run"
     assert part.again(found[2]) == "python -m pytest test_a.py::test_some"
     assert part.scenario(found[2]) is None
-    told = [json.loads(line) for line in times.read_text().splitlines()]
+    told = [json.loads(line) for line in times.read_text(encoding="utf-8").splitlines()]
     assert [each["outcome"] for each in told].count("skipped") == 1
     assert {each["item"].partition("[")[0] for each in told} == set(NAMES) - {
         "test_c.py",
@@ -179,11 +179,13 @@ def test_options_and_a_process_that_somebody_ends(suite: Path, tmp_path: Path) -
         "def test_each_time():\n"
         f"    os.kill(os.getpid(), {signal.SIGKILL:d})\n"
         "def test_after():\n"
-        "    pass\n"
+        "    pass\n",
+        encoding="utf-8",
     )
     (tmp_path / "campaign.toml").write_text(
         "[parts.tests]\npaths = ['tests/test_b.py', 'tests/test_d.py']\n"
-        "options = ['-k', 'not late']\nagain = ['-x']\n"
+        "options = ['-k', 'not late']\nagain = ['-x']\n",
+        encoding="utf-8",
     )
     part = part_in(suite)
     once, each_time, after = (
@@ -200,7 +202,7 @@ def test_options_and_a_process_that_somebody_ends(suite: Path, tmp_path: Path) -
 
 def test_files_that_have_changed_are_not_judged(suite: Path) -> None:
     part = part_in(suite)
-    (suite / "conftest.py").write_text("import os\n")
+    (suite / "conftest.py").write_text("import os\n", encoding="utf-8")
     (row, *_) = rows(part, range(3))
     assert (row.property, row.what) == ("files", "other files")
     assert part_in(suite).said() != part.said(), "a store of the one is none of the other"
@@ -226,7 +228,7 @@ def test_a_report_names_what_failed(
 
 def test_a_suite_of_which_nothing_can_be_run(suite: Path) -> None:
     part = part_in(suite)
-    (suite / "conftest.py").write_text("import no_such_module\n")
+    (suite / "conftest.py").write_text("import no_such_module\n", encoding="utf-8")
     part = Suite(**{**vars(part), "stamp": part.stamped()})
     found = rows(part, range(1, 3))
     assert [row.what for row in found] == NAMES[1:3]

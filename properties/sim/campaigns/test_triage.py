@@ -116,13 +116,13 @@ def test_what_an_older_squall_remembers_is_that_of_all_places(campaign, monkeypa
     with MUTANTS[BUG].apply():
         campaign("--store", "1", "--no-shrink", code=1)
     (file,) = Path(".squall/known").glob("*.json")
-    told = json.loads(file.read_text())
+    told = json.loads(file.read_text(encoding="utf-8"))
     assert told.pop("place") == KEY[2]
     (seen,) = told["versions"]
     told["versions"] = [seen | {"code": "mended", "shows": False}]
     file.unlink()
     before = Path(".squall/known/0123456789abcdef.json")
-    before.write_text(json.dumps(told))
+    before.write_text(json.dumps(told), encoding="utf-8")
     monkeypatch.setattr("squall.sim.search.proving.code_stamp", lambda: "worse")
     with MUTANTS[BUG].apply():
         (failure,) = campaign("--store", "2", "--no-shrink", code=1)["failures"]
@@ -150,7 +150,7 @@ def test_what_other_seeds_have_shown_is_looked_for_again(campaign, monkeypatch):
 def beside(connection, folder, seeds, *words):
     """A campaign with a planted bug that everything shows, in a process of its own."""
     os.chdir(folder)
-    with open("told", "w") as told, MUTANTS["release-only-here"].apply():
+    with open("told", "w", encoding="utf-8") as told, MUTANTS["release-only-here"].apply():
         os.dup2(told.fileno(), 1)
         os.dup2(told.fileno(), 2)
         command = ["campaign", "--seeds", f"0:{seeds}", "--lease", "1", "--json", *words]

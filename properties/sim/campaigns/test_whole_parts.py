@@ -24,7 +24,7 @@ def rows(part: Part, numbers: range | None = None) -> list[Row]:
 
 def parts_of(folder: Path, text: str) -> tuple[Part, ...]:
     file = folder / "campaign.toml"
-    file.write_text(text)
+    file.write_text(text, encoding="utf-8")
     parts = load_plan(file).parts
     for part in parts:
         assert part_of(json.loads(json.dumps(part.said()))) == part
@@ -59,7 +59,9 @@ def test_a_story_that_fails_is_a_scenario_to_be_replayed(tmp_path: Path) -> None
 def corpus_in(folder: Path) -> Saved:
     names = ("fault_drop", "mutant_delete-not-sent")
     for name in names:
-        (folder / f"{name}.json").write_text((CORPUS / f"{name}.json").read_text())
+        (folder / f"{name}.json").write_text(
+            (CORPUS / f"{name}.json").read_text(encoding="utf-8"), encoding="utf-8"
+        )
     (part,) = parts_of(folder, "[parts.saved]\nfiles = ['*.json', 'fault_*.json']\n")
     assert isinstance(part, Saved)
     assert part.files == tuple(f"{name}.json" for name in names), "each once"
@@ -72,7 +74,10 @@ def test_a_file_that_does_not_come_to_what_it_says_fails(tmp_path: Path) -> None
     assert [row.property for row in good] == ["", ""]
     bug = tmp_path / "mutant_delete-not-sent.json"
     saved = load_scenario(bug)
-    bug.write_text(dump_scenario(replace(saved, expected=replace(saved.expected, what="no such"))))
+    bug.write_text(
+        dump_scenario(replace(saved, expected=replace(saved.expected, what="no such"))),
+        encoding="utf-8",
+    )
     assert {row.property for row in rows(part)} == {"files"}, "it is not the one of the plan"
     (well, failed) = rows(saved_in("saved", tmp_path, ["*.json"]))
     assert well == good[0]
@@ -96,7 +101,9 @@ def test_own_files_are_found_wherever_the_checkout_is() -> None:
 
 @pytest.mark.parametrize("name", ["varies", "no scenario"])
 def test_files_that_are_none(tmp_path: Path, name: str) -> None:
-    (tmp_path / "a.json").write_text((CORPUS / "fault_drop.json").read_text())
-    (tmp_path / "b.json").write_text("{}")
+    (tmp_path / "a.json").write_text(
+        (CORPUS / "fault_drop.json").read_text(encoding="utf-8"), encoding="utf-8"
+    )
+    (tmp_path / "b.json").write_text("{}", encoding="utf-8")
     with pytest.raises(ValueError, match="b.json" if name == "varies" else "scenario"):
         saved_in("saved", tmp_path, ["*.json"] if name != "varies" else ["a.json"], ["b.json"])

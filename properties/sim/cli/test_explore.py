@@ -65,7 +65,7 @@ def test_what_fails_is_kept_with_an_order_that_shows_it_again(tmp_path: Path) ->
     assert told["outcome"] == "failed"
     found = told["scenarios"][0]["violations"][0]
     assert found["property"] == "execution"
-    kept = json.loads(Path(found["file"]).read_text())
+    kept = json.loads(Path(found["file"]).read_text(encoding="utf-8"))
     assert kept["world"]["faults"]["schedule"]["grain"] == "message"
     again = squall("replay", found["file"], "--json", **where)
     assert again.returncode == 1
@@ -82,7 +82,7 @@ def test_an_exploration_goes_on_where_it_was_broken_off(tmp_path: Path) -> None:
     told = explored(*words, code=0)
     assert told["scenarios"][0]["explorations"][0]["complete"] == ORDERS
     assert not file.exists()
-    file.write_text("{}")
+    file.write_text("{}", encoding="utf-8")
     assert "cannot go on with" in squall("explore", *words).stderr
 
 

@@ -34,7 +34,7 @@ rpc.shutdown()
 
 def test_a_script_is_run_to_its_first_failure(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
+    script.write_text(SCRIPT, encoding="utf-8")
     asked = "fuzz", str(script), "--workers", "3", "--seeds", "30"
     store = str(tmp_path / "store")
     done = squall(*asked, "--faults", "mild", SQUALL_STORE=store)
@@ -58,7 +58,7 @@ def test_a_script_is_run_to_its_first_failure(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     asked = "timeline", found["file"], "--plotly", "cdn", "-o", str(page)
     assert f" at {script}:18\n" in squall(*asked, SQUALL_STORE=store).stdout
-    text = page.read_text()
+    text = page.read_text(encoding="utf-8")
     for line in found["why"]["said"]:
         assert html.escape(line) in text
 
@@ -74,6 +74,6 @@ def test_a_script_is_run_to_its_first_failure(tmp_path: Path) -> None:
 )
 def test_bad_input_is_told(tmp_path: Path, words: list[str], message: str) -> None:
     script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
+    script.write_text(SCRIPT, encoding="utf-8")
     done = squall("fuzz", *(word.replace("SCRIPT", str(script)) for word in words))
     assert done.returncode == 2 and message in done.stderr

@@ -30,7 +30,7 @@ BLOCKED = {
 def started(folder: Path, body: str, *words: str) -> subprocess.Popen[str]:
     """The command, once its script has begun."""
     script = folder / "script.py"
-    script.write_text(f"import os\nos.write(2, b'begun\\n')\n{body}\n")
+    script.write_text(f"import os\nos.write(2, b'begun\\n')\n{body}\n", encoding="utf-8")
     process = subprocess.Popen(
         [sys.executable, "-m", "squall", "run", str(script), *words],
         stdout=subprocess.PIPE,

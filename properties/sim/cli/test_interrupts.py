@@ -102,19 +102,21 @@ def interrupted(
             start_new_session=True,
         )
         wait_for(lambda: when() or process.poll() is not None, "what is interrupted")
-        assert process.poll() is None, err.read_text()
+        assert process.poll() is None, err.read_text(encoding="utf-8")
         os.killpg(process.pid, signal.SIGINT)
         code = process.wait(PATIENCE_S)
     with pytest.raises(ProcessLookupError):  # nothing that it has started is left
         os.killpg(process.pid, 0)
-    return Ended(code, out.read_text(), err.read_text())
+    return Ended(code, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8"))
 
 
 def printed(folder: Path) -> set[str]:
     """The files that a campaign has said it keeps."""
     if not (folder / "err").exists():
         return set()
-    return set(re.findall(r"^  kept: (.*)\n", (folder / "err").read_text(), re.MULTILINE))
+    return set(
+        re.findall(r"^  kept: (.*)\n", (folder / "err").read_text(encoding="utf-8"), re.MULTILINE)
+    )
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
@@ -139,7 +141,7 @@ def failing(folder: Path) -> Path:
         saved = replace(saved, expected=Expected(mutant=MUTANT))
         if (saved.operations or 0) >= 8 and again(saved, seconds=20.0).violations:
             file = folder / "large.json"
-            file.write_text(dump_scenario(saved))
+            file.write_text(dump_scenario(saved), encoding="utf-8")
             return file
     raise AssertionError("no large scenario fails")
 
@@ -251,7 +253,7 @@ rpc.rpc_sync("only", obstinate)
 
 def test_a_second_interrupt_ends_what_catches_the_first(tmp_path: Path) -> None:
     script, started = tmp_path / "script.py", tmp_path / "started"
-    script.write_text(SCRIPT.format(started=started))
+    script.write_text(SCRIPT.format(started=started), encoding="utf-8")
     process = subprocess.Popen(
         [sys.executable, "-m", "squall", "run", str(script)],
         cwd=ROOT,
@@ -276,6 +278,6 @@ def test_a_second_interrupt_ends_what_catches_the_first(tmp_path: Path) -> None:
 
 def _catches(pid: int, which: signal.Signals) -> bool:
     """Whether a process has a handler of its own for a signal."""
-    status = Path(f"/proc/{pid}/status").read_text()
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
     return bool(int(caught.split()[1], 16) >> (which - 1) & 1)

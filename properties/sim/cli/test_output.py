@@ -39,7 +39,7 @@ def test_a_full_disk_is_told_in_one_line(words: str) -> None:
 
 def test_an_exception_of_a_script_is_printed_once(tmp_path: object, engine: str) -> None:
     script = f"{tmp_path}/fails.py"
-    with open(script, "w") as file:
+    with open(script, "w", encoding="utf-8") as file:
         file.write("def f():\n    raise ValueError('not today')\n\nf()\n")
     done = squall("run", script, "--engine", engine)
     assert done.returncode == 1

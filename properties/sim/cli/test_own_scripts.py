@@ -37,7 +37,7 @@ def file(tmp_path: Path, mark: Path) -> Path:
     """A scenario with a script, which squall did not write."""
     path = tmp_path / "elsewhere.json"
     work = Script(path="train.py", text=FAILS, args=(str(mark),), workers=1)
-    path.write_text(dump_scenario(Scenario(work=work)))
+    path.write_text(dump_scenario(Scenario(work=work)), encoding="utf-8")
     return path
 
 
@@ -115,17 +115,19 @@ def test_files_that_squall_wrote_are_not_asked_about(
     assert squall("shrink", str(saved), "--seconds", "1", "-o", str(small)).returncode == 0
     assert squall("replay", str(small)).returncode == 1
     script = tmp_path / "train.py"
-    script.write_text(FAILS)
+    script.write_text(FAILS, encoding="utf-8")
     assert squall("run", str(script), str(mark), "--workers", "1").returncode == 1
     (kept,) = (tmp_path / "store" / "scenarios").iterdir()
     assert squall("replay", kept.stem).returncode == 1, "a stored failure by its name"
-    saved.write_text(saved.read_text().replace("planted", "edited"))
+    saved.write_text(
+        saved.read_text(encoding="utf-8").replace("planted", "edited"), encoding="utf-8"
+    )
     assert squall("replay", str(saved)).returncode == 2, "it is another file now"
 
 
 def test_own_is_what_was_written_down_by_this_user(file: Path, cache: Path) -> None:
     assert not read_scenario_file(file).own
-    file.write_text(text_to_write(read_scenario_file(file).scenario))
+    file.write_text(text_to_write(read_scenario_file(file).scenario), encoding="utf-8")
     assert read_scenario_file(file).own
     record = cache / own.FILE
     assert record.stat().st_mode & 0o777 == 0o600
@@ -138,7 +140,7 @@ def test_findings_are_own_wherever_they_are_linked(tmp_path: Path, cache: Path) 
     link = tmp_path / "link.json"
     link.symlink_to(finding)
     copied = tmp_path / "copied.json"
-    copied.write_text(finding.read_text())
+    copied.write_text(finding.read_text(encoding="utf-8"), encoding="utf-8")
     found = [read_scenario_file(path).own for path in (finding, link, copied)]
     assert found == [True, True, False]
     assert not cache.exists(), "looking wrote nothing"
@@ -147,7 +149,7 @@ def test_findings_are_own_wherever_they_are_linked(tmp_path: Path, cache: Path) 
 def test_programs_are_no_scripts(tmp_path: Path, cache: Path) -> None:
     scenario = read_scenario_file(next((ROOT / "properties" / "corpus").glob("fault_*.json")))
     path = tmp_path / "program.json"
-    path.write_text(text_to_write(scenario.scenario))
+    path.write_text(text_to_write(scenario.scenario), encoding="utf-8")
     assert read_scenario_file(path).own
     assert not cache.exists()
 
@@ -155,7 +157,7 @@ def test_programs_are_no_scripts(tmp_path: Path, cache: Path) -> None:
 def test_a_cache_that_cannot_be_written_to_costs_a_question(
     tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "no-folder").write_text("")
+    (tmp_path / "no-folder").write_text("", encoding="utf-8")
     monkeypatch.setenv("SQUALL_CACHE", str(tmp_path / "no-folder" / "cache"))
-    file.write_text(text_to_write(read_scenario_file(file).scenario))
+    file.write_text(text_to_write(read_scenario_file(file).scenario), encoding="utf-8")
     assert not read_scenario_file(file).own

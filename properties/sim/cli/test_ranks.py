@@ -53,7 +53,7 @@ def test_what_failed_is_kept_with_all_its_command_lines(
     script = write(tmp_path, TWO)
     found = told(str(script), "0", ":", str(script), "1", "fail", code=1)
     replay = shlex.split(str(found["replay"]))
-    script.write_text("print('another')")
+    script.write_text("print('another')", encoding="utf-8")
     done = squall(*replay[1:], "--json")
     assert done.returncode == 1 and json.loads(done.stdout)["digest"] == found["digest"]
     page = tmp_path / "page.html"

@@ -51,7 +51,7 @@ with dist_autograd.context() as context_id:
 
 def write(path: Path, text: str, body: str = "pass") -> str:
     body = textwrap.indent(textwrap.dedent(body).strip(), " " * 8).strip()
-    path.write_text(text.replace("BODY", body))
+    path.write_text(text.replace("BODY", body), encoding="utf-8")
     return str(path)
 
 
@@ -185,7 +185,7 @@ def test_a_good_run_says_so(tmp_path: Path) -> None:
     ended = squall("run", script, "--seed", "5")
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("grad [2.0, 2.0, 2.0]\n")
-    shown = " ".join(ended.stdout.replace("│", " ").split())
+    shown = " ".join(re.sub("[│|]", " ", ended.stdout).split())
     assert "outcome ok" in shown
     assert "equal to the single-process reference 1 of 1 backward pass compared" in shown
     assert "2 workers, seed 5, latency lognormal:0.001:0.5" in shown
@@ -287,7 +287,7 @@ def test_docs_name_every_key_and_no_other(tmp_path: Path) -> None:
     good = squall("run", write(tmp_path / "step.py", TWO_WORKERS, BACKWARD), "--json")
     bad = squall("run", write(tmp_path / "raises.py", TWO_WORKERS, "1 / 0"), "--json")
     printed = keys_of(json.loads(good.stdout)) | keys_of(json.loads(bad.stdout))
-    text = (ROOT / "docs" / "json.md").read_text()
+    text = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
     section = text.split("## `squall run`")[1].split("### Outcomes")[0]
     documented = set(re.findall(r"^\| `([^`]+)` \|", section, re.M))
     assert documented == printed

@@ -236,7 +236,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int | None
     """What came of each command line."""
     folder = tmp_path_factory.mktemp("start")
     for name, text in FILES.items():
-        (folder / name).write_text(text)
+        (folder / name).write_text(text, encoding="utf-8")
     lines = ["--help", "--version", *(f"{name} --help" for name in COMMANDS)]
     lines += [line for line, _ in WRONG]
     return dict(zip(lines, _run(lines, folder), strict=True))
@@ -285,7 +285,7 @@ def test_every_command_has_something_that_can_be_wrong() -> None:
 
 def test_a_terminal_is_told_what_is_imported_until_there_is_more(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
-    script.write_text("print('ready')")
+    script.write_text("print('ready')", encoding="utf-8")
     command = [sys.executable, "-m", "squall", "run", str(script)]
     child, terminal = pty.fork()
     if not child:

@@ -78,7 +78,7 @@ def test_a_seed_becomes_a_page_and_files_for_other_tools(tmp_path: Path) -> None
     assert all(Path(path).stat().st_size > 100 for path in files.values())
     assert replay(draw(3)).digest == told["digest"]
     (kept,) = (tmp_path / "store" / "runs").glob("*.json")
-    assert json.loads(kept.read_text())["expected"]["digest"] == told["digest"]
+    assert json.loads(kept.read_text(encoding="utf-8"))["expected"]["digest"] == told["digest"]
 
 
 def test_a_script_has_its_own_names_on_the_lanes(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_script_has_its_own_names_on_the_lanes(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("ok, ")
     assert f"again: squall run {script} --seed 4" in done.stdout
-    assert "worker1" in out.read_text()
+    assert "worker1" in out.read_text(encoding="utf-8")
 
 
 def code_of(words: list[str]) -> int:

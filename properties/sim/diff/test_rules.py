@@ -390,7 +390,7 @@ def test_a_pass_that_a_worker_stays_in_is_seen_though_it_shuts_down_early(
 ) -> None:
     """Nothing is under way when all is over, and yet its worker counts a pass."""
     path = PROPERTIES / "corpus/torch/pass-left-behind.json"
-    results = results_of(load_scenario(path.read_text()))
+    results = results_of(load_scenario(path.read_text(encoding="utf-8")))
     rules = {each.place[0]: each.rule for each in compare_results(results).differences}
     assert rules["left"] == rules["unanswered"] == "pass-left-behind"
     left = next(place for place in results.torch if place[0] == "left")
@@ -416,7 +416,7 @@ def test_what_a_fault_leaves_in_torch_is_predicted(
     path: str, rule: str, compiled_engine: None
 ) -> None:
     """And one more that is left there is not."""
-    results = results_of(load_scenario((PROPERTIES / path).read_text()))
+    results = results_of(load_scenario((PROPERTIES / path).read_text(encoding="utf-8")))
     compared = compare_results(results)
     assert compared.unknown == [] and rule in compared.rules
     for place, value in results.torch.items():

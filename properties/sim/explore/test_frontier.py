@@ -51,6 +51,6 @@ def test_what_was_explored_of_something_else_is_refused(tmp_path: Path) -> None:
         read_frontier(file, other, UNORDERED)
     with pytest.raises(FrontierError, match="--grain message, or ordered otherwise"):
         read_frontier(file, scenario, How("task"))
-    file.write_text("{}")
+    file.write_text("{}", encoding="utf-8")
     with pytest.raises(FrontierError, match="no exploration"):
         read_frontier(file, scenario, UNORDERED)

@@ -64,7 +64,7 @@ WRONG = RACE.replace("print(last())", 'assert last() == "w2", last()')
 
 def script(folder: Path, text: str, workers: int) -> Scenario:
     path = folder / "script.py"
-    path.write_text(textwrap.dedent(HEAD) + textwrap.dedent(text))
+    path.write_text(textwrap.dedent(HEAD) + textwrap.dedent(text), encoding="utf-8")
     return Scenario(work=read_script(path, workers=workers))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import io
+import os
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +53,7 @@ SEEDS = (2, 14, 17, 21, 31, 36, 40, 54)
 
 def write(scenario: Scenario, folder: Path, name: str = "out.py") -> Path:
     path = folder / name
-    path.write_text(export(scenario, "squall replay", str(path)))
+    path.write_text(export(scenario, "squall replay", str(path)), encoding="utf-8")
     return path
 
 
@@ -224,7 +226,7 @@ def test_python_runs_an_exported_script(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", [0, 3, 8])
 def test_scenarios_with_faults_are_exported(profile: str, seed: int, tmp_path: Path) -> None:
     scenario = draw(seed, settings_of(profile))
-    text = write(scenario, tmp_path).read_text()
+    text = write(scenario, tmp_path).read_text(encoding="utf-8")
     told = ast.get_docstring(ast.parse(text)) or ""
     for _, _, item in scenario.faults.items():
         assert item.told({}) in " ".join(told.split())
@@ -246,7 +248,9 @@ def test_every_kept_scenario_is_exported(file: Path) -> None:
 
 def test_a_script_is_exported_as_it_is_below_what_squall_knows_of_it(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
-    script.write_text("#!/usr/bin/env python\nfrom __future__ import annotations\nprint(1)\n")
+    script.write_text(
+        "#!/usr/bin/env python\nfrom __future__ import annotations\nprint(1)\n", encoding="utf-8"
+    )
     from squall.properties.support.scripts import script_scenario
 
     text = export(script_scenario(script, "--epochs", "2", workers=3, seed=7), "squall replay x")
@@ -269,7 +273,7 @@ def test_a_story_on_the_public_api_tells_what_it_has_to(kind: str, tmp_path: Pat
 
 
 def test_a_story_that_no_script_can_have_is_named_with_the_reason(tmp_path: Path) -> None:
-    text = write(with_story("futures"), tmp_path).read_text()
+    text = write(with_story("futures"), tmp_path).read_text(encoding="utf-8")
     assert "# Under squall the story futures with worker1 goes on" in text
     assert "A script cannot have it: it uses " in text
 
@@ -284,11 +288,23 @@ def with_story(kind: str) -> Scenario:
 def test_the_command_overwrites_nothing_unless_it_is_told_to(tmp_path: Path) -> None:
     out = tmp_path / "out.py"
     assert squall("export", "12", "-o", str(out)).returncode == 0
-    before = out.read_text()
+    before = out.read_text(encoding="utf-8")
     refused = squall("export", "13", "-o", str(out))
     assert refused.returncode == 2
     assert refused.stderr.startswith(f"squall: --output: there is a file {str(out)!r} already")
-    assert out.read_text() == before
+    assert out.read_text(encoding="utf-8") == before
     assert squall("export", "13", "-o", str(out), "--force").returncode == 0
-    assert out.read_text() != before
-    assert squall("export", "13").stdout.replace("FILE", str(out)) == out.read_text()
+    assert out.read_text(encoding="utf-8") != before
+    printed = squall("export", "13").stdout.replace("FILE", str(out))
+    assert ast.dump(ast.parse(printed)) == ast.dump(ast.parse(out.read_text(encoding="utf-8")))
+
+
+def test_it_is_printed_where_a_locale_has_fewer_letters() -> None:
+    at_once = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(
+        [sys.executable, "-m", "squall", "export", "13"],
+        env=at_once, capture_output=True, encoding="ascii",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    compile(done.stdout, "out.py", "exec")
+    assert "\\xe9" in done.stdout

@@ -94,8 +94,8 @@ def tree(tmp_path: Path) -> Path:
             (package / "sim" / path.name).symlink_to(path)
     faults = package / "sim" / "faults"
     shutil.copytree(ROOT / "sim" / "faults", faults, ignore=shutil.ignore_patterns("__pycache__"))
-    (faults / "kinds" / "slow_type.py").write_text(KIND)
-    (tmp_path / "script.py").write_text(SCRIPT)
+    (faults / "kinds" / "slow_type.py").write_text(KIND, encoding="utf-8")
+    (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
     return tmp_path
 
 
@@ -114,7 +114,7 @@ def start(tree: Path, *words: str) -> subprocess.Popen[str]:
 
 def test_a_new_kind_is_one_new_file(tree: Path) -> None:
     plan = {"version": 1, "links": [{"kind": "slow_type", "type": "PYTHON_CALL", "src": 0}]}
-    (tree / "plan.json").write_text(json.dumps(plan))
+    (tree / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     run = start(tree, "run", "script.py", "--latency", "1", "--faults", "plan.json")
     fuzz = start(tree, "fuzz", "--seeds", "0:60", "--faults", "storm", "--stats", "--json")
     # There in two seconds instead of one, and back in one.

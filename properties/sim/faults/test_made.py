@@ -66,7 +66,9 @@ def test_a_worker_that_the_group_turns_out_not_to_have(
     engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps({"version": 1, "messages": [{"kind": "drop", "src": 9}]}))
+    plan.write_text(
+        json.dumps({"version": 1, "messages": [{"kind": "drop", "src": 9}]}), encoding="utf-8"
+    )
     example = Path(__file__).resolve().parents[3] / "examples" / "rref_sharing.py"
     with pytest.raises(SystemExit) as ended:
         main(["run", str(example), "--faults", str(plan), "--engine", engine, "--json"])

@@ -102,7 +102,7 @@ if __name__ == "__main__":
 
 @pytest.mark.usefixtures("compiled_engine")
 def test_classes_of_a_main_module_come_back_from_the_compiled_engine(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(MAIN)
+    (tmp_path / "script.py").write_text(MAIN, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False
     )

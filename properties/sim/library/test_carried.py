@@ -106,7 +106,7 @@ print("as here")
 @pytest.mark.parametrize("engine", ["port", "torch"])
 def test_a_main_module_with_everything_in_it(tmp_path: Path, engine: str) -> None:
     script = tmp_path / "trial.py"
-    script.write_text(SCRIPT.replace("ENGINE", repr(engine)))
+    script.write_text(SCRIPT.replace("ENGINE", repr(engine)), encoding="utf-8")
     done = subprocess.run(
         [sys.executable, script],
         cwd=tmp_path,

@@ -33,5 +33,5 @@ def run(folder: Path, *words: str) -> str:
 
 
 def test_the_page_about_the_library(tmp_path: Path) -> None:
-    (tmp_path / "trial.py").write_text(code_of("library.md"))
+    (tmp_path / "trial.py").write_text(code_of("library.md"), encoding="utf-8")
     run(tmp_path, "trial.py")

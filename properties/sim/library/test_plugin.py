@@ -113,12 +113,12 @@ class TestOfTorch(TestCase):
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of somebody's tests, with modules named as parts of squall are."""
     made = tmp_path_factory.mktemp("somebodys")
-    (made / "test_theirs.py").write_text(TESTS)
-    (made / "test_of_torch.py").write_text(OF_TORCH)
-    (made / "model.py").write_text("def double(x):\n    return x * 2\n")
-    (made / "real.py").write_text("")
+    (made / "test_theirs.py").write_text(TESTS, encoding="utf-8")
+    (made / "test_of_torch.py").write_text(OF_TORCH, encoding="utf-8")
+    (made / "model.py").write_text("def double(x):\n    return x * 2\n", encoding="utf-8")
+    (made / "real.py").write_text("", encoding="utf-8")
     (made / "sim").mkdir()
-    (made / "sim" / "__init__.py").write_text("")
+    (made / "sim" / "__init__.py").write_text("", encoding="utf-8")
     return made
 
 

@@ -234,7 +234,7 @@ def test_events_are_a_frame_and_pictures_a_page(tmp_path: Path) -> None:
     run = squall.run(train, workers=2)
     assert (run.events["event"] == "message_sent").sum() == sum(run.messages.values())
     page = run.timeline()
-    assert "worker1" in page.save(tmp_path / "page.html").read_text()
+    assert "worker1" in page.save(tmp_path / "page.html").read_text(encoding="utf-8")
     assert page._repr_html_().startswith("<iframe")
     small = run.timeline(plotly="file")
     saved = small.save(tmp_path / "small.html")
@@ -313,7 +313,7 @@ PRINTED = "[(2.0, True), (0.0, True)] True"
 @pytest.mark.parametrize("engine", ["port", "torch"])
 def test_a_script_may_run_its_own_functions_without_a_guard(tmp_path: Path, engine: str) -> None:
     script = tmp_path / "trial.py"
-    script.write_text(UNGUARDED.replace("ENGINE", repr(engine)))
+    script.write_text(UNGUARDED.replace("ENGINE", repr(engine)), encoding="utf-8")
     assert PRINTED in printed(tmp_path, sys.executable, script)
 
 
@@ -362,7 +362,7 @@ def test_digests_are_the_same_in_every_process(tmp_path: Path) -> None:
     text = UNGUARDED.replace("ENGINE", "'port'").replace(
         "print(run", "print(run.digest); print(run"
     )
-    script.write_text(text)
+    script.write_text(text, encoding="utf-8")
     digests = {
         printed(tmp_path, "env", f"PYTHONHASHSEED={seed}", sys.executable, script).split()[0]
         for seed in (1, 2)

@@ -156,7 +156,7 @@ def test_what_cannot_be_replayed_is_said(tmp_path: Path) -> None:
     from squall.sim.scenarios.file import dump_scenario
 
     foreign = tmp_path / "foreign.json"
-    foreign.write_text(dump_scenario(run.scenario))
+    foreign.write_text(dump_scenario(run.scenario), encoding="utf-8")
     with pytest.raises(PermissionError, match="allow_scripts"):
         squall.replay(foreign)
     assert squall.replay(foreign, allow_scripts=True).digest == run.digest
@@ -201,7 +201,7 @@ def test_plans_are_objects() -> None:
 def test_a_plan_comes_from_a_file(tmp_path: Path) -> None:
     plan = faults.plan(faults.crash(worker=1, at_s=0.0))
     file = tmp_path / "plan.json"
-    file.write_text(faults.dump(plan))
+    file.write_text(faults.dump(plan), encoding="utf-8")
     assert faults.load(file) == plan
     assert squall.run(one_call, workers=2, faults=str(file)).scenario.faults == plan
 
@@ -303,7 +303,7 @@ def test_whoever_starts_the_ranks_the_verdict_is_the_same(tmp_path: Path) -> Non
     for start, how in _STARTS.items():
         script = tmp_path / f"{start}.py"
         for holds in ("True", "rank != 1"):
-            script.write_text(_RETRIES.format(start=how, holds=holds))
+            script.write_text(_RETRIES.format(start=how, holds=holds), encoding="utf-8")
             found = squall.fuzz(script, workers=2, seeds=40, faults="rough", shrink_s=0)
             assert found.ok == (holds == "True"), str(found.finding)
         assert found.finding is not None

@@ -32,7 +32,9 @@ from squall.sim.world.trace import Trace
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
 
-SCHEMA = json.loads((PROPERTIES / "support" / "trace_event_format.json").read_text())
+SCHEMA = json.loads(
+    (PROPERTIES / "support" / "trace_event_format.json").read_text(encoding="utf-8")
+)
 
 
 @cache
@@ -184,7 +186,9 @@ def test_the_frame_has_a_row_for_each_event_and_a_column_for_each_field(tmp_path
     again = pandas.read_parquet(tmp_path / "events.parquet")
     pandas.testing.assert_frame_equal(again, frame)
     write_csv(frame, tmp_path / "events.csv")
-    text = pandas.read_csv(StringIO((tmp_path / "events.csv").read_text()), low_memory=False)
+    text = pandas.read_csv(
+        StringIO((tmp_path / "events.csv").read_text(encoding="utf-8")), low_memory=False
+    )
     assert list(text["event"]) == list(frame["event"].astype(str))
 
 

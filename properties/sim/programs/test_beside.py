@@ -102,7 +102,9 @@ def test_drawn_on_stock_pytorch(field: str, tmp_path: Path) -> None:
         for seed in range(6):
             path = tmp_path / f"{seed}.py"
             program = for_compiled(drawn(field, seed))
-            path.write_text(export(Scenario(work=program, seed=seed, world=LATENCY), "x"))
+            path.write_text(
+                export(Scenario(work=program, seed=seed, world=LATENCY), "x"), encoding="utf-8"
+            )
             done = group.run(path, workers=3)
             assert done.exit_codes == [0, 0, 0]
             # Threads print at the same time: two may do so in one line.

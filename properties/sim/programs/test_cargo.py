@@ -102,7 +102,7 @@ def test_drawn_cargo_on_stock_pytorch(tmp_path: Path) -> None:
         for seed in range(8):
             path = tmp_path / f"{seed}.py"
             scenario = Scenario(work=for_compiled(drawn(seed)), seed=seed, world=LATENCY)
-            path.write_text(export(scenario, "x"))
+            path.write_text(export(scenario, "x"), encoding="utf-8")
             done = group.run(path, workers=3)
             # Threads print at the same time: two may do so in one line.
             assert done.exit_codes == [0, 0, 0]

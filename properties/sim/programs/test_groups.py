@@ -123,7 +123,7 @@ def _drawn(seed: int, settings: Settings) -> Program:
 def test_they_are_exported(name: str, tmp_path: Path) -> None:
     scenario = Scenario(work=_program(_ENDINGS[name], _ENDINGS[name]), seed=5)
     path = tmp_path / "out.py"
-    path.write_text(export(scenario, "squall replay", str(path)))
+    path.write_text(export(scenario, "squall replay", str(path)), encoding="utf-8")
     out = io.StringIO()
     report = run_file(path, stdout=out, stderr=sys.stderr)
     assert report.errors == []

@@ -27,7 +27,7 @@ SCRIPT = Scenario(work=Script(path="train.py", text="print(1)\n", workers=2), se
 @pytest.mark.parametrize("saved", [SAVED, SCRIPT], ids=["program", "script"])
 def test_a_file_says_it_all(saved: Scenario, tmp_path: Path) -> None:
     path = tmp_path / "scenario.json"
-    path.write_text(dump_scenario(saved))
+    path.write_text(dump_scenario(saved), encoding="utf-8")
     assert load_scenario(path) == saved
 
 

@@ -293,7 +293,7 @@ def test_what_a_process_tries_out_first_is_no_part_of_a_profile(tmp_path: Path) 
         ),
     )
     file = tmp_path / "profiled.json"
-    file.write_text(dump_scenario(Scenario(work=program)))
+    file.write_text(dump_scenario(Scenario(work=program)), encoding="utf-8")
     done = squall("replay", str(file), "--check-determinism", "--json")
     assert done.returncode == 0, done.stdout
 
@@ -306,7 +306,7 @@ def test_the_object_has_the_documented_keys(tmp_path: Path) -> None:
     done = squall("replay", "3", "--check-determinism", "--json", "--save", str(file))
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    documented = (ROOT / "docs" / "json.md").read_text()
+    documented = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
     assert all(f"| `{key}` |" in documented for key in told)
     assert told["outcome"] == "ok" and told["violations"] == [] and told["divergence"] is None
     assert told["digest_matches"] is True
@@ -314,7 +314,9 @@ def test_the_object_has_the_documented_keys(tmp_path: Path) -> None:
     assert kept.expected.digest == told["digest"]
     # The same scenario from its file, and one that expects another digest.
     assert json.loads(squall("replay", str(file), "--json").stdout)["digest"] == told["digest"]
-    file.write_text(dump_scenario(replace(kept, expected=Expected(digest="0" * 32))))
+    file.write_text(
+        dump_scenario(replace(kept, expected=Expected(digest="0" * 32))), encoding="utf-8"
+    )
     other = squall("replay", str(file), "--json")
     assert other.returncode == 1
     assert json.loads(other.stdout)["digest_matches"] is False
@@ -369,6 +371,6 @@ def test_a_place_in_a_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixtur
     file = tmp_path / "wrong.json"
     data = json.loads(dump_scenario(saved(3)))
     data["program"]["trainers"][0]["worker"] = 9
-    file.write_text(json.dumps(data))
+    file.write_text(json.dumps(data), encoding="utf-8")
     told = bad_input([str(file)], capsys)
     assert "program.trainers[0].worker: 9 is not one of the" in told

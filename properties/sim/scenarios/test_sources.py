@@ -46,18 +46,18 @@ def test_a_failure_is_replayed_as_it_was(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SQUALL_STORE", str(tmp_path / "store"))
-    (tmp_path / "helper.py").write_text("def expected():\n    return 3\n")
+    (tmp_path / "helper.py").write_text("def expected():\n    return 3\n", encoding="utf-8")
     if kind == "script":
-        (tmp_path / "script.py").write_text(SCRIPT)
+        (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
         assert squall("run", str(tmp_path / "script.py"), "--workers", "2").returncode == 1
     else:
-        (tmp_path / "test_it.py").write_text(TEST)
+        (tmp_path / "test_it.py").write_text(TEST, encoding="utf-8")
         assert python("-m", "pytest", "-q", str(tmp_path / "test_it.py")).returncode == 1
     name = str(kept()["name"])
     same = squall("replay", name)
     assert same.returncode == 1 and "edited" not in same.stderr
 
-    (tmp_path / "helper.py").write_text("def expected():\n    return 2\n")
+    (tmp_path / "helper.py").write_text("def expected():\n    return 2\n", encoding="utf-8")
     was = squall("replay", name, "--json")
     assert was.returncode == 1 and json.loads(was.stdout)["digest_matches"]
     assert (
@@ -78,10 +78,12 @@ def test_what_looks_at_a_kept_run_says_that_its_files_were_edited(
 ) -> None:
     monkeypatch.setenv("SQUALL_STORE", str(tmp_path / "store"))
     script = tmp_path / "script.py"
-    script.write_text("import torch.distributed.rpc as rpc\nraise ValueError(3)\n")
+    script.write_text(
+        "import torch.distributed.rpc as rpc\nraise ValueError(3)\n", encoding="utf-8"
+    )
     assert squall("run", str(script), "--workers", "2").returncode == 1
     name = str(kept()["name"])
-    script.write_text("import torch.distributed.rpc as rpc\n")
+    script.write_text("import torch.distributed.rpc as rpc\n", encoding="utf-8")
     output = ["-o", str(tmp_path / "page.html")] if command == "timeline" else []
     told = squall(command, name, *output).stderr
     assert f"edited since it was kept: {script} is another one from line 2" in told
@@ -93,10 +95,12 @@ def test_functions_warn_of_files_that_were_edited(
 ) -> None:
     monkeypatch.setenv("SQUALL_STORE", str(tmp_path / "store"))
     script = tmp_path / "script.py"
-    script.write_text("import torch.distributed.rpc as rpc\nraise ValueError(3)\n")
+    script.write_text(
+        "import torch.distributed.rpc as rpc\nraise ValueError(3)\n", encoding="utf-8"
+    )
     found = fuzz(script, workers=2, seeds=1, shrink_s=0).finding
     assert found is not None
-    script.write_text("import torch.distributed.rpc as rpc\n")
+    script.write_text("import torch.distributed.rpc as rpc\n", encoding="utf-8")
     for look in (replay, shrink, why):
         with pytest.warns(UserWarning, match="edited since it was kept"):
             look(found.file)

@@ -96,9 +96,9 @@ def test_scenarios_are_listed_whoever_wrote_them(place: Place) -> None:
     """The files are the store: there is no index that would have to agree with them."""
     kept = Store(place).keep(failing(1), found_by="fuzz", text="in full")
     copied = place.scenarios / "copied.json"
-    copied.write_text(dump_scenario(failing(2)))
-    (place.failures / f"{kept.name}.json").write_text("{broken")
-    (place.scenarios / "broken.json").write_text("{")
+    copied.write_text(dump_scenario(failing(2)), encoding="utf-8")
+    (place.failures / f"{kept.name}.json").write_text("{broken", encoding="utf-8")
+    (place.scenarios / "broken.json").write_text("{", encoding="utf-8")
     found = {each.name: each for each in Store(place).failures()}
     assert set(found) == {kept.name, "copied"}
     assert found[kept.name] == replace(
@@ -120,14 +120,14 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
     write_synced(path, "one")
     with pytest.raises(UnicodeEncodeError):
         write_synced(path, "two \ud800")
-    assert path.read_text() == "one"
+    assert path.read_text(encoding="utf-8") == "one"
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_store_that_cannot_be_used_does_not_end_a_campaign(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "file").write_text("no folder")
+    (tmp_path / "file").write_text("no folder", encoding="utf-8")
     monkeypatch.setenv("SQUALL_STORE", str(tmp_path / "file"))
     told: list[str] = []
     keeper = Keeper(told.append)
@@ -239,7 +239,7 @@ def test_a_campaign_prints_what_it_has_kept(
         if failure is not None:
             kept = keeper.keep(failure.scenario, found_by="fuzz", text="")
             assert kept is not None
-            assert json.loads(Path(kept.file).read_text())["seed"] == verdict.seed
+            assert json.loads(Path(kept.file).read_text(encoding="utf-8"))["seed"] == verdict.seed
             names.append(kept.name)
 
     with MUTANTS["release-only-here"].apply(), campaign_settings():

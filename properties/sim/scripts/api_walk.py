@@ -91,5 +91,5 @@ def load(name):
 if __name__ == "__main__":
     modules = {name: load(name) for name in sys.argv[2:]}
     found = {name: module and walk(module) for name, module in modules.items()}
-    with open(sys.argv[1], "w") as file:
+    with open(sys.argv[1], "w", encoding="utf-8") as file:
         json.dump(found, file)

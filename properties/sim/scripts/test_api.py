@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def walked(file: Path, *before: str, after: tuple[str, ...] = ()) -> Found:
     told = python(*before, str(WALK), *after, str(file), *module_names())
     assert file.exists(), told.stdout + told.stderr
-    return json.loads(file.read_text())  # type: ignore[no-any-return]
+    return json.loads(file.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
 
 
 def test_what_scripts_find_is_what_stock_has(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ TOOK = {"module": 5, "in place": 0.1, "operators": 2, "thread": 0.1, "questions"
 @pytest.fixture
 def script(tmp_path: Path) -> str:
     path = tmp_path / "train.py"
-    path.write_text(SCRIPT)
+    path.write_text(SCRIPT, encoding="utf-8")
     return str(path)
 
 

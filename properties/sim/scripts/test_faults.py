@@ -59,7 +59,7 @@ SCRIPT = """
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
     path = tmp_path / "script.py"
-    path.write_text(dedent(SCRIPT))
+    path.write_text(dedent(SCRIPT), encoding="utf-8")
     return path
 
 
@@ -124,7 +124,7 @@ IN_COLLECTIVES = """
 @pytest.mark.parametrize("what", ["barrier", "recv"])
 def test_who_waits_in_a_collective_hears_at_once_who_has_gone(tmp_path: Path, what: str) -> None:
     path = tmp_path / "script.py"
-    path.write_text(f"WHAT = {what!r}\n" + dedent(IN_COLLECTIVES))
+    path.write_text(f"WHAT = {what!r}\n" + dedent(IN_COLLECTIVES), encoding="utf-8")
     plan = Plan(workers=(p.Crash(worker=1, at_s=0.5),))
     report, lines, kinds = play(path, plan)
     assert "2 [Rank 2] Connection closed by peer (rank 1)" in lines
@@ -210,7 +210,7 @@ def test_what_is_wrong_with_the_option_is_told(
 ) -> None:
     if text.startswith("{"):
         path = script.with_name("plan.json")
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
         text = str(path)
     with pytest.raises(BadInput) as caught:
         asked(script, text, workers).scenario()
@@ -220,7 +220,10 @@ def test_what_is_wrong_with_the_option_is_told(
 
 def test_the_command_tells_what_happened(script: Path) -> None:
     path = script.with_name("plan.json")
-    path.write_text(dump_plan(Plan(messages=(p.Drop(types=("PYTHON_CALL",), dst=2, nth=(1,)),))))
+    path.write_text(
+        dump_plan(Plan(messages=(p.Drop(types=("PYTHON_CALL",), dst=2, nth=(1,)),))),
+        encoding="utf-8",
+    )
     ended = squall(
         "run", str(script), "--workers", "3", "--faults", str(path), "--no-check", "--json"
     )

@@ -42,8 +42,8 @@ def script(folder: Path, what: str) -> str:
     """One that calls a function of the package."""
     package = folder / "site-packages" / "shared"
     package.mkdir(parents=True)
-    (package / "__init__.py").write_text(SHARED)
-    (package / "_core.abi3.so").write_text("")
+    (package / "__init__.py").write_text(SHARED, encoding="utf-8")
+    (package / "_core.abi3.so").write_text("", encoding="utf-8")
     return SCRIPT.format(what=what)
 
 

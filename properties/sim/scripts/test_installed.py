@@ -84,7 +84,7 @@ def folder(tmp_path: Path) -> Path:
         lines = [line.removeprefix("        ") for line in text.splitlines()]
         file = tmp_path / "site-packages" / f"{name}.py"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("\n".join(lines))
+        file.write_text("\n".join(lines), encoding="utf-8")
     return tmp_path
 
 
@@ -158,9 +158,9 @@ def test_compiled_packages_are_shared_unless_they_are_about_groups(tmp_path: Pat
     }
     for name, text in made.items():
         (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text(text)
+        (tmp_path / name / "__init__.py").write_text(text, encoding="utf-8")
         if name != "pure":
-            (tmp_path / name / "_core.abi3.so").write_text("")
+            (tmp_path / name / "_core.abi3.so").write_text("", encoding="utf-8")
     assert decided(tmp_path, "pure") == (True, "it is Python alone")
     assert decided(tmp_path, "fast")[1].startswith("_core.abi3.so is compiled")
     reason = "imports torch.distributed (rays/__init__.py:2); _core.abi3.so, which is compiled, is shared"
@@ -175,7 +175,7 @@ def test_the_command_explains_and_is_overruled(folder: Path) -> None:
         "import plain\nimport nested.plain\nplain.seen.append(rank)\nnested.plain.seen.append(rank)\n"
         "print(len(plain.seen + nested.plain.seen))\nrpc.shutdown()\n"
     )
-    script.write_text(GROUP + body)
+    script.write_text(GROUP + body, encoding="utf-8")
     words = ("run", str(script), "--workers", "2", "--explain-imports")
     path = {"PYTHONPATH": str(folder / "site-packages")}
     said = squall(*words, **path)
@@ -200,6 +200,6 @@ def test_the_command_explains_and_is_overruled(folder: Path) -> None:
     ],
 )
 def test_wrong_names_are_told(folder: Path, words: list[str], problem: str) -> None:
-    (folder / "script.py").write_text(GROUP)
+    (folder / "script.py").write_text(GROUP, encoding="utf-8")
     said = squall("run", str(folder / "script.py"), *words)
     assert said.returncode == 2 and problem in said.stderr

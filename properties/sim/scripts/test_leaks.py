@@ -38,7 +38,7 @@ def test_values_whose_deletion_is_lost_are_leaks_of_a_graceful_shutdown(
     tmp_path: Path, how: str, leaked: int
 ) -> None:
     path = tmp_path / "script.py"
-    path.write_text(dedent(SCRIPT))
+    path.write_text(dedent(SCRIPT), encoding="utf-8")
     lost = Plan(messages=(p.Drop(types=("RREF_USER_DELETE",)),))
     run = run_file(path, how, workers=2, faults=lost, stdout=io.StringIO(), stderr=sys.stderr)
     assert run.leaked_rrefs == leaked
@@ -179,7 +179,9 @@ MANY = """
 
 def test_a_leak_begins_with_the_lines_of_the_user(tmp_path: Path) -> None:
     script = write(tmp_path, MANY)
-    scenario = Scenario(work=Script(path=str(script), text=script.read_text(), workers=2))
+    scenario = Scenario(
+        work=Script(path=str(script), text=script.read_text(encoding="utf-8"), workers=2)
+    )
     why = cause_of(scenario, seconds=3)
     assert why.problems[:2] == [
         "autograd contexts that were never left: 3 of w1 made at script.py:11 in `enter`",

@@ -172,7 +172,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SourceFileLoader:
     """Somebody's module with a loop, and a folder for what is kept."""
     monkeypatch.setenv("SQUALL_CACHE", str(tmp_path / "cache"))
     file = tmp_path / "looping.py"
-    file.write_text("n = 0\nwhile n < 3:\n    n += 1\n")
+    file.write_text("n = 0\nwhile n < 3:\n    n += 1\n", encoding="utf-8")
     return SourceFileLoader("looping", str(file))
 
 
@@ -189,7 +189,7 @@ def test_counted_code_of_a_module_is_kept_until_it_is_another(module: SourceFile
     (file,) = folder.iterdir()
     kept = file.read_bytes()
     assert code_of(module) == code_of(module)
-    Path(module.path).write_text("n = 0\nwhile n < 4:\n    n += 1\n")
+    Path(module.path).write_text("n = 0\nwhile n < 4:\n    n += 1\n", encoding="utf-8")
     assert rounds_in(code_of(module)) == 4
     assert [each.read_bytes() != kept for each in folder.iterdir()] == [True]
 
@@ -203,7 +203,7 @@ def test_kept_code_is_read(module: SourceFileLoader) -> None:
 
 
 def test_what_python_warns_of_is_told_each_time(module: SourceFileLoader) -> None:
-    Path(module.path).write_text("n = 0\nwhile n is 0:\n    n += 1\n")
+    Path(module.path).write_text("n = 0\nwhile n is 0:\n    n += 1\n", encoding="utf-8")
     for _ in range(2):
         with pytest.warns(SyntaxWarning, match='"is" with'):
             assert rounds_in(code_of(module)) == 1
@@ -213,5 +213,5 @@ def test_what_python_warns_of_is_told_each_time(module: SourceFileLoader) -> Non
 def test_where_nothing_can_be_kept_modules_are_imported_all_the_same(
     module: SourceFileLoader, tmp_path: Path
 ) -> None:
-    (tmp_path / "cache").write_text("a file")
+    (tmp_path / "cache").write_text("a file", encoding="utf-8")
     assert rounds_in(code_of(module)) == rounds_in(code_of(module)) == 3

@@ -286,9 +286,9 @@ def test_a_number_of_workers_that_is_not_that_of_the_command_lines_is_refused() 
     ],
 )
 def test_a_file_of_ranks_that_is_wrong_is_told_where(tmp_path: Path, text: str, says: str) -> None:
-    (tmp_path / "a.py").write_text("")
-    (tmp_path / "b.py").write_text("def")
-    (tmp_path / "ranks.toml").write_text(text)
+    (tmp_path / "a.py").write_text("", encoding="utf-8")
+    (tmp_path / "b.py").write_text("def", encoding="utf-8")
+    (tmp_path / "ranks.toml").write_text(text, encoding="utf-8")
     with pytest.raises(RanksError) as told:
         read_ranks(tmp_path / "ranks.toml")
     assert str(told.value).startswith(says)

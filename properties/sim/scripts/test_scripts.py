@@ -47,7 +47,7 @@ def play(
 def test_a_script_prints_what_it_prints_on_stock_pytorch(name: str, latency: str) -> None:
     report, printed = play(name, latency=latency)
     assert [error.traceback for error in report.errors] == []
-    assert alike(printed, (SCRIPTS / f"{name}.expected").read_text())
+    assert alike(printed, (SCRIPTS / f"{name}.expected").read_text(encoding="utf-8"))
     assert report.outcome == "ok"
     assert report.gradients is not None
     assert report.gradients.mismatches == []
@@ -73,7 +73,7 @@ def test_the_expected_output_is_that_of_stock_pytorch(name: str, free_port: int)
         timeout=120,
         check=True,
     )
-    assert alike(done.stdout, (SCRIPTS / f"{name}.expected").read_text())
+    assert alike(done.stdout, (SCRIPTS / f"{name}.expected").read_text(encoding="utf-8"))
 
 
 @pytest.mark.sampled(3)
@@ -84,12 +84,12 @@ def test_a_script_prints_the_same_whatever_runs_next(name: str) -> None:
         report, printed = play(name, seed=seed, latency="0", order="random")
         assert (seed, report.outcome, report.waits) == (seed, "ok", [])
         assert not any(each.grows for each in report.kept)
-        assert alike(printed, (SCRIPTS / f"{name}.expected").read_text())
+        assert alike(printed, (SCRIPTS / f"{name}.expected").read_text(encoding="utf-8"))
 
 
 def run_text(folder: Path, source: str) -> Run:
     script = folder / "script.py"
-    script.write_text(textwrap.dedent(source))
+    script.write_text(textwrap.dedent(source), encoding="utf-8")
     return run_file(script, stdout=io.StringIO(), stderr=io.StringIO())
 
 

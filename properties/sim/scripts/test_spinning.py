@@ -84,7 +84,9 @@ def test_the_next_run_is_not_disturbed(tmp_path: Path, engine: EngineName) -> No
 @pytest.mark.parametrize("spins", [False, True])
 def test_a_tracer_works_after_a_run(tmp_path: Path, spins: bool) -> None:
     """What was to be raised and is not may keep CPython 3.11 at the first line under a tracer."""
-    (tmp_path / "traced.py").write_text(TRACED.format(source="while True: pass" if spins else ""))
+    (tmp_path / "traced.py").write_text(
+        TRACED.format(source="while True: pass" if spins else ""), encoding="utf-8"
+    )
     done = subprocess.run(
         [sys.executable, "traced.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60
     )

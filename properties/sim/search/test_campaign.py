@@ -87,7 +87,7 @@ def test_the_object_has_the_documented_keys() -> None:
     done = squall("fuzz", "--seeds", "100:104", "--jobs", "2", "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    documented = (ROOT / "docs" / "json.md").read_text()
+    documented = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
     assert all(f"| `{key}` |" in documented for key in told)
     assert told["outcome"] == "ok"
     assert (told["first_seed"], told["scenarios"], told["failures"]) == (100, 4, [])

@@ -177,7 +177,7 @@ def test_a_cover_is_distilled_listed_minimised_and_merged(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     assert "cover: " in done.stderr
     file = tmp_path / "covers" / "storm.json"
-    seeds = json.loads(file.read_text())["seeds"]
+    seeds = json.loads(file.read_text(encoding="utf-8"))["seeds"]
     assert 10 < len(seeds) < 60
 
     told = json.loads(squall("corpus", "--json", **env).stdout)
@@ -191,10 +191,10 @@ def test_a_cover_is_distilled_listed_minimised_and_merged(tmp_path: Path) -> Non
     (minimal,) = json.loads(done.stdout)["covers"]
     assert minimal["seeds"] <= len(seeds) and minimal["facts"] == mine["facts"]
 
-    other = json.loads(file.read_text()) | {"seeds": [77, *seeds[:1]]}
-    smaller.write_text(json.dumps(other))
+    other = json.loads(file.read_text(encoding="utf-8")) | {"seeds": [77, *seeds[:1]]}
+    smaller.write_text(json.dumps(other), encoding="utf-8")
     assert squall("corpus", str(smaller), "--merge", **env).returncode == 0
-    assert json.loads(file.read_text())["seeds"] == [*seeds, 77]
+    assert json.loads(file.read_text(encoding="utf-8"))["seeds"] == [*seeds, 77]
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_a_scenario_on_another_schedule_is_replayed_by_its_name() -> None:
 
 
 def test_the_object_has_the_documented_keys() -> None:
-    documented = (ROOT / "docs" / "json.md").read_text()
+    documented = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
     section = documented.partition("## `squall corpus`")[2].partition("\n## ")[0]
     told = json.loads(squall("corpus", "--json").stdout)
     keys = {*told, *(f"covers[].{key}" for key in told["covers"][0])}

@@ -187,7 +187,7 @@ def test_a_situation_that_is_never_reached_can_fail(tmp_path: Path) -> None:
 
 def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "plan.json"
-    file.write_text('{"version": 1, "messages": [{"kind": "lose"}]}')
+    file.write_text('{"version": 1, "messages": [{"kind": "lose"}]}', encoding="utf-8")
     for told, words in {
         "expected mild, rough, storm or a file with a plan": ("--faults", "wild"),
         "--require-sometimes": ("--require-sometimes",),

@@ -184,7 +184,7 @@ def test_campaigns_over_the_same_seeds_count_once(store: Path) -> None:
             cover=0,
             failures=(failure,),
         ).save()
-    (store / "campaigns" / "broken.json").write_text("{")
+    (store / "campaigns" / "broken.json").write_text("{", encoding="utf-8")
     (evidence,) = Evidence.of(Settings())
     assert evidence.found[SEEDS] == Sample(4, 150)
     assert len(evidence.records) == 3
@@ -262,7 +262,9 @@ def test_the_command_finds_a_bug_and_proves_that_it_is_mended(store: Path) -> No
     report = json.loads(failed.stdout)
     assert report["confidence"] is None
     seed = Path(report["failures"][0]["file"]).stem
-    (judged,) = [json.loads(file.read_text()) for file in (store / "campaigns").iterdir()]
+    (judged,) = [
+        json.loads(file.read_text(encoding="utf-8")) for file in (store / "campaigns").iterdir()
+    ]
     for told, kept in zip(report["failures"], judged["failures"], strict=True):
         assert told["schedules"] == [kept["again"], kept["played"]] and kept["played"]
     (source,) = [each["source"] for each in judged["failures"] if each["scenario"] == seed]
@@ -276,7 +278,7 @@ def test_the_command_finds_a_bug_and_proves_that_it_is_mended(store: Path) -> No
     told = json.loads(clean.stdout)["confidence"]
     assert {each["scenario"] for each in told} == {each["scenario"] for each in judged["failures"]}
     assert all(0 <= each["least"] <= each["chance"] <= each["most"] <= 1 for each in told)
-    documented = (ROOT / "docs" / "json.md").read_text()
+    documented = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
     assert all(f"| `confidence[].{key}` |" in documented for key in told[0])
     assert "would have shown again with a chance of" in squall("fuzz", "--seeds", "200:210").stdout
 
@@ -323,7 +325,7 @@ def test_a_proof_that_is_interrupted_loses_nothing(store: Path) -> None:
     (told,) = report["confidence"]
     assert told["clean"]["seeds"] >= 20 and not told["believed"]
     (file,) = (store / "proofs").iterdir()
-    assert json.loads(file.read_text())["clean"] == told["clean"]
+    assert json.loads(file.read_text(encoding="utf-8"))["clean"] == told["clean"]
 
 
 #: the command, which is interrupted when so many scenarios have been played

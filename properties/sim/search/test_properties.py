@@ -149,11 +149,12 @@ def test_a_planted_dependency_bug_shrinks_to_its_smallest_program() -> None:
     def fails(scenario: Scenario) -> bool:
         return any(each.property == "dependencies" for each in keeper.violations(scenario))
 
+    # From some starts, 3 is one, Hypothesis makes such slow progress that it gives up.
     with bug.apply():
         found = find(
             scenarios(Limits(trainers=1, steps=1, mixed=False, unused=False, faults=False, stories=False,
                              sleeps=False, acts=False, beside=False, groups=False)), fails,
-            settings=QUICKLY, random=random.Random(3),
+            settings=QUICKLY, random=random.Random(1),
         )  # fmt: skip
     assert (found.program.workers, len(found.program.leaves)) == (1, 1)
     ((_, _, step),) = found.program.steps

@@ -271,7 +271,7 @@ SCRIPT = """
 def test_a_script_loses_workers_and_faults(tmp_path: Path) -> None:
     script = write(tmp_path, SCRIPT)
     scenario = Scenario(
-        work=Script(path=str(script), text=script.read_text(), workers=5),
+        work=Script(path=str(script), text=script.read_text(encoding="utf-8"), workers=5),
         world=World(
             latency="lognormal:0.001:1.5",
             faults=Plan(messages=(Delay(seconds=0.1, nth=(1,)),)),
@@ -290,7 +290,7 @@ def test_the_object_has_the_documented_keys(tmp_path: Path) -> None:
     done = squall("shrink", "1", "--mutant", "release-only-here", "-o", str(file), "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    documented = (ROOT / "docs" / "json.md").read_text()
+    documented = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
     assert all(f"| `{key}` |" in documented for key in told)
     assert set(told["before"]) == set(told["after"]) == {"workers", "operations", "faults"}
     assert told["after"]["operations"] <= 8 and told["file"] == str(file)

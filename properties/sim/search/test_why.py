@@ -66,7 +66,7 @@ if rank == 0:
 def race(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("race")
     script = folder / "race.py"
-    script.write_text(RACE)
+    script.write_text(RACE, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SQUALL_STORE", str(folder / "store"))
         yield script
@@ -142,7 +142,7 @@ def test_collectives_that_do_not_go_together_are_told_by_their_lines(
 ) -> None:
     monkeypatch.setenv("SQUALL_STORE", str(tmp_path / "store"))
     script = tmp_path / "mixed.py"
-    script.write_text(MIXED)
+    script.write_text(MIXED, encoding="utf-8")
     found = squall.fuzz(script, workers=2, seeds=60).finding
     assert found is not None and found.why is not None
     assert found.why.said[0].startswith("Collective 1 of the group is `all_reduce` at")
@@ -177,7 +177,7 @@ def test_uses_of_keys_and_receives_from_any_rank_are_seen_on_each_engine(
     tmp_path: Path, engine: EngineName
 ) -> None:
     script = tmp_path / "uses.py"
-    script.write_text(USES)
+    script.write_text(USES, encoding="utf-8")
     seen = Witness()
     run = again(replace(scenario_of(script, workers=2), engine=engine), watcher=seen)
     assert not run.errors
@@ -239,7 +239,7 @@ rpc.shutdown()
 def test_who_asks_and_asks_does_so_more_and_more_slowly(tmp_path: Path) -> None:
     """Else a run in which somebody polls until something slow has come makes 200,000 calls, and takes minutes."""
     script = tmp_path / "polling.py"
-    script.write_text(POLLING)
+    script.write_text(POLLING, encoding="utf-8")
     path = (Turn(0, Tail("workers", order=(0, 1))),)
     run = again(scenario_of(script, workers=2), watcher=Steering(path), seconds=20)
     assert run.outcome == "ok"
@@ -310,7 +310,7 @@ def test_what_grows_is_told_of_leaks_alone(
 ) -> None:
     """Neither what keeps plain values, as a log of numbers does, nor what is not the program's own."""
     script = tmp_path / "leaks.py"
-    script.write_text(LEAKS.replace("MAKES", makes).replace("RAISES", raises))
+    script.write_text(LEAKS.replace("MAKES", makes).replace("RAISES", raises), encoding="utf-8")
     witness = Witness()
     with witness.lines.noted():
         run = again(scenario_of(script, workers=2), watcher=witness)
@@ -346,7 +346,7 @@ rpc.shutdown()
 
 def test_an_error_that_has_ended_a_thread_is_told_first(tmp_path: Path) -> None:
     script = tmp_path / "died.py"
-    script.write_text(DIED)
+    script.write_text(DIED, encoding="utf-8")
     found = why(scenario_of(script, workers=2), lambda run: list(map(str, run.errors)), seconds=0)
     assert re.fullmatch(
         r"Thread Thread-1.* of worker0 raised ZeroDivisionError: division by zero, at died.py:10\.",
@@ -358,7 +358,7 @@ def test_an_error_that_has_ended_a_thread_is_told_first(tmp_path: Path) -> None:
 def test_a_call_of_a_proxy_has_its_line(tmp_path: Path) -> None:
     """``rref.rpc_async()`` asks for the type first, and calls when that has come."""
     script = tmp_path / "proxies.py"
-    script.write_text(PROXIES)
+    script.write_text(PROXIES, encoding="utf-8")
     witness = Witness()
     again(scenario_of(script, workers=2), watcher=witness)
     called = [each for each in witness.calls.values() if each.function == ".append"]
@@ -419,7 +419,7 @@ def test_a_run_that_passes_has_no_cause() -> None:
 def of_function(text: str, tmp_path: Path, name: str) -> list[Executed]:
     """All lines of a module's function, as if they had been executed."""
     file = tmp_path / f"{name}.py"
-    file.write_text(text)
+    file.write_text(text, encoding="utf-8")
     code = compile(text, str(file), "exec").co_consts[0]
     return [Executed(0, 0, code, line) for line in range(1, text.count("\n") + 1)]
 
@@ -458,7 +458,7 @@ def test_another_failure_of_the_port_is_told_as_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = tmp_path / "raises.py"
-    script.write_text("raise ValueError(3)\n")
+    script.write_text("raise ValueError(3)\n", encoding="utf-8")
     ported = Scenario(work=read_script(script, ()))
     for same in (True, False):
         answer = Ported(ported, same, ["left behind: 1 RRef"])

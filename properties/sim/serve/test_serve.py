@@ -58,8 +58,8 @@ def server(tmp_path: Path, plotly: PlotlyFrom) -> Iterator[Server]:
     runs = place.runs
     runs.mkdir()
     run = replace(scenario(3), expected=Expected())
-    (runs / f"{name_of(run)}.json").write_text(dump_scenario(run))
-    (tmp_path / "secret.json").write_text(json.dumps({"note": SECRET}))
+    (runs / f"{name_of(run)}.json").write_text(dump_scenario(run), encoding="utf-8")
+    (tmp_path / "secret.json").write_text(json.dumps({"note": SECRET}), encoding="utf-8")
     (runs / "escape.json").symlink_to(tmp_path / "secret.json")
     server = Server(place, 0, plotly=plotly)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
@@ -123,8 +123,8 @@ def test_it_shows_where_a_campaign_has_been(server: Server) -> None:
     seen.add(sorted(pairs_of(["a", "b"])), ["a crash during a pass"])
     times = {"a crash during a pass": 1, "a pause during a pass": 0}
     history = history_of(seen, times, {"seeds": 1}, "seeds <0:1>")
-    (folder / "17-0123abcd.json").write_text(history.text())
-    (folder / "18-0123abcd.json").write_text("{")
+    (folder / "17-0123abcd.json").write_text(history.text(), encoding="utf-8")
+    (folder / "18-0123abcd.json").write_text("{", encoding="utf-8")
     (folder / "19-0123abcd.json").symlink_to(server.library.place.folder.parent / "secret.json")
     page = ask(server, "/")[1]
     assert "Campaigns (1)" in page and "seeds &lt;0:1&gt;" in page and "1 of 2" in page
@@ -237,7 +237,7 @@ def test_a_script_from_elsewhere_is_shown_and_runs_where_that_is_allowed(
     mark = tmp_path / "it-ran"
     work = Script(path="train.py", text=f"open({str(mark)!r}, 'w').close()  # <b>\n", workers=1)
     copied = server.library.place.runs / "copied.json"
-    copied.write_text(dump_scenario(Scenario(work=work)))
+    copied.write_text(dump_scenario(Scenario(work=work)), encoding="utf-8")
     status, page, _ = ask(server, "/run/copied")
     assert status == 200 and "--allow-scripts" in page and "<button>" not in page
     assert "# &lt;b&gt;" in page
@@ -275,7 +275,7 @@ def test_a_page_from_elsewhere_is_refused(server: Server, site: str, status: int
 def test_more_runs_than_may_wait_are_refused(tmp_path: Path) -> None:
     painter = Painter()
     file = tmp_path / "scenario.json"
-    file.write_text(dump_scenario(scenario(1)))
+    file.write_text(dump_scenario(scenario(1)), encoding="utf-8")
     for _ in range(RUNS_MAX + WAITING_MAX):  # as many as may be under way or wait
         assert painter._places.acquire(blocking=False)
     with pytest.raises(ValueError, match="try again later"):

@@ -102,4 +102,4 @@ def test_which_tensors_are_roots(stock: StockGroup, zygote: Zygote) -> None:
     run_on_port(script_scenario(file, check=False), stdout=out, stderr=io.StringIO())
     theirs = said(of_stock(stock, file))
     assert theirs == said(of_ours(zygote, file)) == said(out.getvalue())
-    assert theirs["w0:"] == file.with_suffix(".expected").read_text().splitlines()
+    assert theirs["w0:"] == file.with_suffix(".expected").read_text(encoding="utf-8").splitlines()

@@ -55,9 +55,9 @@ def test_training_goes_on_from_a_checkpoint_after_a_crash() -> None:
 @pytest.mark.parametrize("restarts", ["0", "2"])
 def test_two_agents_restart_together_as_often_as_they_may(tmp_path: Path, restarts: str) -> None:
     script = tmp_path / "agent.py"
-    script.write_text(textwrap.dedent(AGENT))
+    script.write_text(textwrap.dedent(AGENT), encoding="utf-8")
     plan = tmp_path / "plan.json"
-    plan.write_text(dump_plan(CRASH))
+    plan.write_text(dump_plan(CRASH), encoding="utf-8")
     each = (str(script), restarts)
     options = ("--engine", "torch", "--json", "--faults", str(plan))
     done = squall("run", *options, "--", *each, ":", *each)
@@ -84,7 +84,8 @@ def test_a_signal_reaches_a_simulated_child_and_no_real_process(tmp_path: Path) 
                 os.kill(1, 0)
             except ProcessLookupError:
                 print("nobody", flush=True)
-        """)
+        """),
+        encoding="utf-8",
     )
     run, said = played(script, plan=NO_FAULTS)
     assert said == ["-15", "nobody"] and run.errors == []

@@ -129,7 +129,8 @@ def test_a_slow_processor_and_a_wrong_clock(tmp_path: Path, engine: EngineName) 
         "time.sleep(10)\n"
         "print(rank, round(computed_s, 1), round(time.time() - began_s), flush=True)\n"
         "rpc.shutdown()\n"
-        "print(rank, 'ended', flush=True)\n"
+        "print(rank, 'ended', flush=True)\n",
+        encoding="utf-8",
     )
     work = replace(read_script(script, (), workers=2), compute="add=100ms")
     slow = Plan(workers=(SlowCpu(worker=1, factor=20.0),))
@@ -154,7 +155,9 @@ def plan_kind(plan: Plan) -> str:
 
 def test_a_plan_about_a_member_that_is_not_there_is_refused(tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps({"version": 1, "workers": [{"kind": "crash", "worker": 7}]}))
+    plan.write_text(
+        json.dumps({"version": 1, "workers": [{"kind": "crash", "worker": 7}]}), encoding="utf-8"
+    )
     assert load_plan(plan)
     done = squall("run", str(SCRIPT), "--workers", "3", "--engine", "torch", "--faults", str(plan))
     assert done.returncode == 2 and "faults.workers[0].worker: 7 is not one of the 3" in done.stderr

@@ -47,7 +47,7 @@ def test_a_script_prints_what_stock_pytorch_prints(name: str) -> None:
             *("--engine", "torch", "--seed", seed, "--no-check", "--allow-unchecked", "--json"),
         )
         assert done.returncode == 0, done.stderr
-        expected = (FOLDER / f"{name}.txt").read_text().splitlines()
+        expected = (FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
         shown = set(done.stderr.splitlines())
         assert [line for line in expected if line not in shown] == []
         run = json.loads(done.stdout)
@@ -58,7 +58,10 @@ def test_a_script_prints_what_stock_pytorch_prints(name: str) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["bits", "large", "order", "pipelines", "refused"])
 def test_the_engines_do_what_stock_pytorch_does(name: str, engine: EngineName) -> None:
-    script, expected = FOLDER / f"{name}.py", (FOLDER / f"{name}.txt").read_text().splitlines()
+    script, expected = (
+        FOLDER / f"{name}.py",
+        (FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines(),
+    )
     for seed in range(2):
         out, err = io.StringIO(), io.StringIO()
         run_file(script, workers=SCRIPTS[name], engine=engine, seed=seed, stdout=out, stderr=err)
@@ -67,7 +70,9 @@ def test_the_engines_do_what_stock_pytorch_does(name: str, engine: EngineName) -
 
 def test_each_rank_is_started_once_in_any_order(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
-    script.write_text("import torch.distributed as dist\ndist.init_process_group('gloo')\n")
+    script.write_text(
+        "import torch.distributed as dist\ndist.init_process_group('gloo')\n", encoding="utf-8"
+    )
     done = squall(
         "fuzz",
         str(script),
@@ -89,7 +94,8 @@ def test_a_rank_that_never_joins_a_collective_is_named(tmp_path: Path) -> None:
         "dist.init_process_group('gloo')\n"
         "if os.environ['RANK'] == '0':\n"
         "    dist.all_reduce(torch.ones(1))\n"
-        "threading.Event().wait()\n"
+        "threading.Event().wait()\n",
+        encoding="utf-8",
     )
     done = squall("run", str(script), "--workers", "2", "--engine", "torch", "--no-check")
     assert done.returncode == 1
@@ -184,7 +190,7 @@ print("went on", flush=True)
 @pytest.mark.parametrize("calls", MISMATCHES)
 def test_collectives_that_do_not_go_together_are_told(tmp_path: Path, calls: str) -> None:
     script, printed = tmp_path / "script.py", io.StringIO()
-    script.write_text(MISMATCH.format(calls=calls))
+    script.write_text(MISMATCH.format(calls=calls), encoding="utf-8")
     run = run_file(script, workers=2, engine="torch", stdout=printed, stderr=printed)
     assert run.outcome == "mismatch" and "went on" not in printed.getvalue()
     (told,) = run.found["mismatch"]
@@ -203,7 +209,7 @@ def test_a_group_that_ranks_make_of_other_members_is_told(
 ) -> None:
     script = tmp_path / "script.py"
     made = f"dist.new_group({of_rank_0}) if rank == 0 else dist.new_group({others})"
-    script.write_text(MISMATCH.format(calls=made))
+    script.write_text(MISMATCH.format(calls=made), encoding="utf-8")
     run = run_file(script, workers=3, engine="torch", stdout=io.StringIO(), stderr=io.StringIO())
     assert run.outcome == "mismatch"
     (told,) = run.found["mismatch"]
@@ -216,7 +222,7 @@ def test_a_group_that_ranks_make_of_other_members_is_told(
 @pytest.mark.parametrize("calls", ORDERS)
 def test_equal_calls_in_another_order_are_told(tmp_path: Path, calls: str) -> None:
     script, printed = tmp_path / "script.py", io.StringIO()
-    script.write_text(MISMATCH.format(calls=TENSORS + calls))
+    script.write_text(MISMATCH.format(calls=TENSORS + calls), encoding="utf-8")
     run = run_file(script, workers=2, engine="torch", stdout=printed, stderr=printed)
     assert run.outcome == "mismatch" and "went on" not in printed.getvalue()
     (told,) = run.found["mismatch"]
@@ -228,7 +234,7 @@ def test_equal_calls_in_another_order_are_told(tmp_path: Path, calls: str) -> No
 
 def test_equal_calls_may_come_from_other_lines(tmp_path: Path) -> None:
     script, printed = tmp_path / "script.py", io.StringIO()
-    script.write_text(MISMATCH.format(calls=TENSORS + IN_ORDER))
+    script.write_text(MISMATCH.format(calls=TENSORS + IN_ORDER), encoding="utf-8")
     run = run_file(script, workers=2, engine="torch", stdout=printed, stderr=printed)
     assert (run.outcome, run.found) == ("ok", {})
     assert printed.getvalue().count("went on") == 2
@@ -243,7 +249,7 @@ dist.send(values, 1) if rank == 0 else dist.recv(values)
 
 def test_operations_are_in_the_pictures(tmp_path: Path) -> None:
     script, printed = tmp_path / "script.py", io.StringIO()
-    script.write_text(MISMATCH.format(calls=OVERLAPPING))
+    script.write_text(MISMATCH.format(calls=OVERLAPPING), encoding="utf-8")
     run = recording(run_file(script, workers=2, engine="torch", stdout=printed, stderr=printed))
     spans = [each for each in spans_of(run) if each.activity is OPERATION]
     found = sorted((int(run.workers_of[each.first]), each.label) for each in spans)
@@ -263,7 +269,7 @@ def test_operations_are_in_the_pictures(tmp_path: Path) -> None:
 @pytest.mark.parametrize("calls", STALLS)
 def test_who_waits_for_whom_is_told_of_what_cannot_end(tmp_path: Path, calls: str) -> None:
     script, printed = tmp_path / "script.py", io.StringIO()
-    script.write_text(MISMATCH.format(calls=calls))
+    script.write_text(MISMATCH.format(calls=calls), encoding="utf-8")
     run = run_file(script, workers=2, engine="torch", stdout=printed, stderr=printed)
     outcome, told = STALLS[calls]
     assert run.stall is not None and run.outcome == run.stall.outcome == outcome
@@ -274,7 +280,7 @@ def test_who_waits_for_whom_is_told_of_what_cannot_end(tmp_path: Path, calls: st
 def test_a_run_may_go_on_after_a_mismatch(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     calls = "dist.all_reduce(values, (ReduceOp.SUM, ReduceOp.MAX)[rank])"
-    script.write_text(MISMATCH.format(calls=calls))
+    script.write_text(MISMATCH.format(calls=calls), encoding="utf-8")
     done = squall("run", str(script), "--workers", "2", "--engine", "torch", "--go-on")
     assert (done.returncode, done.stdout.count("went on")) == (1, 2)
     assert "collectives that do not go together" in done.stdout

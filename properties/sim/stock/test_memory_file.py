@@ -75,7 +75,7 @@ def files_here() -> list[str]:
 @pytest.mark.usefixtures("compiled_engine")
 def test_64_megabytes_go_both_ways_and_are_given_back(tmp_path: Path) -> None:
     path = tmp_path / "large.py"
-    path.write_text(SCRIPT)
+    path.write_text(SCRIPT, encoding="utf-8")
     in_shm = set(os.listdir("/dev/shm"))
     out, err = io.StringIO(), io.StringIO()
     run = run_file(path, workers=2, engine="torch", stdout=out, stderr=err)

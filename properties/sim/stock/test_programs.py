@@ -130,7 +130,7 @@ def test_it_comes_to_what_its_file_says(number: int) -> None:
 
 
 def test_every_rule_is_written_down() -> None:
-    text = (ROOT / "docs" / "divergences.md").read_text()
+    text = (ROOT / "docs" / "divergences.md").read_text(encoding="utf-8")
     told = set(re.findall(r"^\| `([\w-]+)` \|", text, re.M))
     assert told == {each.name for each in (*QUIRKS, *native_rules.RULES)} | rules_on_torch()
 

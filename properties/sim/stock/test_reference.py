@@ -82,7 +82,8 @@ def test_a_script_compares_on_the_port_too(tmp_path: Path) -> None:
         "model(batch).sum().backward()\n"
         "squall.reference(model, batch, torch.sum)\n"
         "model.bias.grad += 1\n"
-        "squall.reference(model, batch, torch.sum)\n"
+        "squall.reference(model, batch, torch.sum)\n",
+        encoding="utf-8",
     )
     run = ENGINES["port"].run(script_scenario(script, workers=1))
     assert run.gradients is not None and run.gradients.compared == 2

@@ -122,7 +122,7 @@ def test_rounding_is_no_difference_and_a_lost_summand_is_one() -> None:
 
 def _run(folder: Path, text: str, **options: bool) -> Run:
     script = folder / "script.py"
-    script.write_text(text)
+    script.write_text(text, encoding="utf-8")
     scenario = script_scenario(script, workers=2, engine="torch", check=False)
     assert scenario.script is not None
     scenario = replace(scenario, work=replace(scenario.script, **options))

@@ -50,9 +50,12 @@ def test_pytorchs_own_tests_run_on_its_engine(test: str) -> None:
 
 def test_servers_of_compiled_code_are_refused(tmp_path: Path) -> None:
     (tmp_path / "torchft").mkdir()
-    (tmp_path / "torchft" / "_torchft.py").write_text("class LighthouseServer: pass\n")
+    (tmp_path / "torchft" / "_torchft.py").write_text(
+        "class LighthouseServer: pass\n", encoding="utf-8"
+    )
     (tmp_path / "script.py").write_text(
-        "from torchft._torchft import LighthouseServer\nLighthouseServer(min_replicas=2)\n"
+        "from torchft._torchft import LighthouseServer\nLighthouseServer(min_replicas=2)\n",
+        encoding="utf-8",
     )
     run = run_file(tmp_path / "script.py", workers=1, engine="torch", stderr=io.StringIO())
     (error,) = run.errors
@@ -67,7 +70,10 @@ def test_what_a_plan_asks_of_the_inside_of_a_worker_is_named() -> None:
 
 def test_what_is_left_out_of_a_plan_is_in_the_report(tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
-    plan.write_text('{"version": 1, "inner": [{"kind": "pool_size", "worker": 0, "threads": 1}]}')
+    plan.write_text(
+        '{"version": 1, "inner": [{"kind": "pool_size", "worker": 0, "threads": 1}]}',
+        encoding="utf-8",
+    )
     campaign = ("fuzz", "--engine", "torch", "--seeds", "0:1", "--faults")
     for words, expected in (
         ((*campaign, str(plan)), ["inner[0]: PoolSize"]),
@@ -84,7 +90,7 @@ def test_a_package_that_pytorchs_tests_need_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing = 'raise ModuleNotFoundError("No module named \'expecttest\'", name="expecttest")'
-    (tmp_path / "expecttest.py").write_text(missing)
+    (tmp_path / "expecttest.py").write_text(missing, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     one = "DistAutogradTest.test_context_cleanup_no_tensors"
     done = squall("conformance", "dist_autograd", "-k", one, "--engine", "torch")

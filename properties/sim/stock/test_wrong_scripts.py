@@ -147,7 +147,7 @@ if rank == 1:
 rpc.init_rpc(f"w{rank}", rank=rank, world_size=2)
 """
     script = tmp_path / "script.py"
-    script.write_text(text)
+    script.write_text(text, encoding="utf-8")
     done = squall("run", str(script), "--workers", "2", "--engine", "torch")
     assert done.returncode == 1
     assert "\nprocess 1 of script.py died of SIGSEGV" in done.stdout

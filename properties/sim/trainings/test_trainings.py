@@ -102,7 +102,7 @@ def test_nothing_is_wrong(seed: int, profile: Profile | None) -> None:
 def test_nothing_is_wrong_on_stock_pytorch(seed: int, tmp_path: Path) -> None:
     training = draw_training(seed)
     script = tmp_path / "training.py"
-    script.write_text(script_text(training))
+    script.write_text(script_text(training), encoding="utf-8")
     words = ["--standalone", f"--nproc-per-node={training.ranks}", str(script)]
     done = python("-m", "torch.distributed.run", *words, OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
@@ -178,7 +178,7 @@ def test_a_campaign_of_trainings(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("compiled_engine")
 def test_a_part_of_a_long_campaign(tmp_path: Path) -> None:
     (tmp_path / "campaign.toml").write_text(
-        'scenarios = 3\n[parts.groups]\nfaults = "rough"\nshare = 1.0\n'
+        'scenarios = 3\n[parts.groups]\nfaults = "rough"\nshare = 1.0\n', encoding="utf-8"
     )
     words = [str(tmp_path / "campaign.toml"), "--store", str(tmp_path / "kept.sqlite"), "--json"]
     done = squall("campaign", *words)

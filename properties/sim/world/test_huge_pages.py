@@ -14,12 +14,14 @@ _SIZE = 32 << 20
 
 
 def _huge_bytes() -> int:
-    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    lines = Path("/proc/self/smaps_rollup").read_text(encoding="utf-8").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("AnonHugePages:"))
 
 
 @pytest.mark.skipif(
-    sys.platform != "linux" or not _ENABLED.exists() or "[never]" in _ENABLED.read_text(),
+    sys.platform != "linux"
+    or not _ENABLED.exists()
+    or "[never]" in _ENABLED.read_text(encoding="utf-8"),
     reason="this system has no huge pages",
 )
 def test_what_is_in_memory_lies_on_huge_pages_and_is_the_same() -> None:

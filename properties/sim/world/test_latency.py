@@ -42,7 +42,7 @@ def test_canonical_specs_come_back_as_they_were() -> None:
 
 def test_a_measured_latency_is_one_of_those_measured(tmp_path: Path) -> None:
     file = tmp_path / "ping.txt"
-    file.write_text("# to the next rack\n1ms\n\n0.002  # a hiccup\n50us\n")
+    file.write_text("# to the next rack\n1ms\n\n0.002  # a hiccup\n50us\n", encoding="utf-8")
     model = parse_latency(f"empirical:{file}")
     assert isinstance(model, EmpiricalLatency)
     rng = random.Random(0)
@@ -99,9 +99,9 @@ def test_a_bad_spec_is_answered_with_what_would_be_right(spec: str, complaint: s
 
 def test_a_bad_line_of_a_file_is_named(tmp_path: Path) -> None:
     file = tmp_path / "ping.txt"
-    file.write_text("1ms\nsoon\n")
+    file.write_text("1ms\nsoon\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"ping.txt, line 2: 'soon' is no duration"):
         parse_latency(f"empirical:{file}")
-    file.write_text("# nothing\n")
+    file.write_text("# nothing\n", encoding="utf-8")
     with pytest.raises(ValueError, match="holds no durations"):
         parse_latency(f"empirical:{file}")

@@ -67,7 +67,7 @@ class ThreadModules:
         self.main = ModuleType(script.stem)
         names = {**vars(builtins), "__import__": self._import, "print": partial(_print, put)}
         self.main.__dict__["__builtins__"] = names
-        exec(compile(script.read_text(), str(script), "exec"), self.main.__dict__)
+        exec(compile(script.read_text(encoding="utf-8"), str(script), "exec"), self.main.__dict__)
 
     def replaced_submodule(self, name: str) -> ModuleType | None:
         return self._replaced.get(name)

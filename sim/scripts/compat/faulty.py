@@ -1,8 +1,4 @@
-"""``torch.distributed.rpc._testing``: the backend that fails and delays messages on purpose.
-
-What torch's faulty agent does as it sends (testing/faulty_tensorpipe_agent.cpp) is a rule of the
-simulated network here.
-"""
+"""``torch.distributed.rpc._testing``: the backend that fails and delays messages on purpose."""
 
 from __future__ import annotations
 
@@ -17,13 +13,10 @@ from squall.real.rpc.constants import (
     DEFAULT_NUM_WORKER_THREADS,
     DEFAULT_RPC_TIMEOUT_S,
 )
-from squall.real.rpc.errors import RpcErrorKind, make_rpc_error
-from squall.real.rpc.message import Message
-from squall.real.rpc.message_type import MessageType
 from squall.real.rpc.options import TensorPipeRpcBackendOptions
 from squall.real.worker import current_worker
+from squall.sim.world.faulty_sends import FaultySends
 from squall.sim.world.network import Network
-from squall.sim.world.rules import Delay, Fail, Verdict
 
 if TYPE_CHECKING:
     from squall.sim.scripts.compat.modules import ModuleSpace
@@ -56,41 +49,6 @@ class FaultyTensorPipeRpcBackendOptions(TensorPipeRpcBackendOptions):
         self.messages_to_fail = list(messages_to_fail)
         self.messages_to_delay = dict(messages_to_delay)
         self.num_fail_sends = num_fail_sends
-
-
-class FaultySends:
-    """The rule of one worker: its first sends of a request fail, others come late.
-
-    A request that is sent again is known by its payload.
-    """
-
-    def __init__(self, worker_id: int, options: FaultyTensorPipeRpcBackendOptions) -> None:
-        self.worker_id = worker_id
-        self.num_fail_sends = options.num_fail_sends
-        self._to_fail = {_type(name): None for name in options.messages_to_fail}
-        self._delays = {
-            _type(name): Delay(seconds) for name, seconds in options.messages_to_delay.items()
-        }
-        self._failed: dict[bytes, int] = {}
-
-    def __call__(self, message: Message) -> Verdict | None:
-        if message.src != self.worker_id:
-            return None
-        if message.type in self._to_fail:
-            count = self._failed.get(message.payload, 0)
-            if count < self.num_fail_sends:
-                self._failed[message.payload] = count = count + 1
-                text = f"Send attempt {count} failed intentionally for {message!r}"
-                return Fail(str(make_rpc_error(text, RpcErrorKind.INTENTIONAL)))
-        return self._delays.get(message.type)
-
-
-def _type(name: str) -> MessageType:
-    """Raises ValueError for a name that no type of message has."""
-    try:
-        return MessageType[name]
-    except KeyError:
-        raise ValueError(f"No such message type: {name}") from None
 
 
 def construct_options(
@@ -126,7 +84,11 @@ def init_backend(
         )
     network = current_worker().world
     assert isinstance(network, Network), "this backend needs the simulated network"
-    network.add_rule(FaultySends(rank, rpc_backend_options), group=store)
+    options = rpc_backend_options
+    rule = FaultySends(
+        rank, options.num_fail_sends, options.messages_to_fail, options.messages_to_delay
+    )
+    network.add_rule(rule, group=store)
     return backend_registry._init_backend(store, name, rank, world_size, rpc_backend_options)
 
 

@@ -229,7 +229,7 @@ class _Trial:
 def _cpu_s(pid: int) -> float:
     """Seconds that a process has had of a core; 0 where the system does not say, or it is gone."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except OSError:
         return 0.0
     user, system = stat.rpartition(")")[2].split()[11:13]

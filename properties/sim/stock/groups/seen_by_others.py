@@ -15,12 +15,12 @@ for number in range(10):
     print(rank, number, sorted(os.listdir(folder)), os.path.exists(f"{folder}/{number}"))
     os.makedirs(f"{folder}/{number}", exist_ok=True)
 dist.all_reduce(values)
-with open(f"{folder}/log", "a") as log:
+with open(f"{folder}/log", "a", encoding="utf-8") as log:
     for number in range(10):
         dist.all_reduce(values)
         print(rank, number, file=log, flush=True)
         torch.save(values, f"{folder}/saved{rank % 2}")
         print(rank, number, sorted(os.listdir(folder)))
 dist.barrier()
-with open(f"{folder}/log") as log:
+with open(f"{folder}/log", encoding="utf-8") as log:
     print(log.read().split("\n"))
