@@ -41,6 +41,10 @@ NOT_APPLICABLE_TORCH: Mapping[str, str] = {
     "DistributedTest.test_all_to_all_cuda_complex": _ON_DEVICES,
     "DistributedTest.test_all_to_all_full_group_cuda": _ON_DEVICES,
     "DistributedTest.test_all_to_all_group_cuda": _ON_DEVICES,
+    "DistributedTest.test_barrier_timeout_arg": (
+        "waits for ranks that leave meanwhile, which tells another error if they are sooner; "
+        "PyTorch skips it on Linux (pytorch/pytorch#179691)"
+    ),
     "DistributedTest.test_batch_isend_irecv_mixed_backend_err": "needs NCCL",
     "DistributedTest.test_batch_isend_irecv_op_err": _ON_DEVICES,
     "DistributedTest.test_ddp_logging_data_cpu": (

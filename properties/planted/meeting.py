@@ -25,9 +25,9 @@ MUTANTS = (
     Mutant(
         name="same-name-as-itself",
         wrong="who shares a name with another worker is told that it shares it with itself",
-        place="rpc.rendezvous:_raise_duplicate",
-        old="        if info.id != rank:\n",
-        new="        if info.id == rank:\n",
+        place="rpc.rendezvous:not_unique",
+        old="Workers {ids[name]} and",
+        new="Workers {id} and",
     ),
     Mutant(
         name="other-devices-are-taken",
