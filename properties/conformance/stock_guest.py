@@ -54,10 +54,8 @@ class TestGuest(ScriptGuest):
             if test["of_groups"]:
                 self._run_in_a_group(module, case, run, test)
             else:
-                for name in (
-                    "RANK",
-                    "WORLD_SIZE",
-                ):  # which torchrun sets, and PyTorch's harness not
+                # torchrun sets them, and PyTorch's harness does not.
+                for name in ("RANK", "WORLD_SIZE"):
                     os.environ.pop(name, None)
                 run()
         except SkipTest as skip:

@@ -109,7 +109,8 @@ class Agent : public RpcAgent {
     return future;
   }
 
-  // As FaultyTensorPipeAgent: of each request of these types so many sends fail, before `send` returns.
+  // As FaultyTensorPipeAgent: of each request of these types so many sends fail, before `send` returns. To be
+  // said before the agent starts.
   void fail_sends(int times, std::set<int> types) {
     failing_times_ = times;
     failing_types_ = std::move(types);
@@ -221,10 +222,10 @@ class Agent : public RpcAgent {
 
   // Empty: it does not.
   std::string fails(const Message& message) {
-    std::lock_guard<std::mutex> guard(mutex_);
     if (failing_types_.count(message.type()) == 0) {
       return "";
     }
+    std::lock_guard<std::mutex> guard(mutex_);
     int& count = failures_[std::string(message.payload().begin(), message.payload().end())];
     if (count >= failing_times_) {
       return "";

@@ -140,15 +140,14 @@ class Here:
         options: Any = rpc_backend_options
         if backend.name not in ("TENSORPIPE", _FAULTY):
             return backend.value.init_backend_handler(store, name, rank, world_size, options)
-        faulty = backend.name == _FAULTY
         wanted: Any = rpc.TensorPipeRpcBackendOptions
-        if faulty:
+        if backend.name == _FAULTY:
             testing: Any = importlib.import_module("torch.distributed.rpc._testing")
             wanted = testing.FaultyTensorPipeRpcBackendOptions
         if not isinstance(options, wanted):
             raise TypeError(f"`rpc_backend_options` must be a `{wanted.__name__}`. {options}")
         faults = None
-        if faulty:
+        if backend.name == _FAULTY:
             faults = options.num_fail_sends, options.messages_to_fail, options.messages_to_delay
         members: AbstractContextManager[None] = nullcontext()
         if not world_size:

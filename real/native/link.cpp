@@ -265,23 +265,40 @@ void Link::set_handlers(size_t most) {
 
 void Link::handle(std::function<void()> work, bool leaves_traces) {
   std::lock_guard<std::mutex> guard(handlers_mutex_);
-  Lane* chosen = nullptr;
-  for (auto& handler : handlers_) {
-    if (!handler->busy() && (chosen == nullptr || (leaves_traces && chosen->has_traces && !handler->has_traces))) {
-      chosen = handler.get();
+  waiting_.emplace_back(std::move(work), leaves_traces);
+  hand_out();
+}
+
+void Link::hand_out() {
+  while (!waiting_.empty()) {
+    auto& [work, leaves_traces] = waiting_.front();
+    Lane* const handler = free_handler(leaves_traces);
+    if (handler == nullptr) {
+      return;
     }
+    handler->has_traces |= leaves_traces;
+    handler->run(std::move(work));
+    waiting_.pop_front();
   }
-  if ((chosen == nullptr || (leaves_traces && chosen->has_traces)) && handlers_.size() < most_handlers_) {
-    const int number = kFirstHandler + static_cast<int>(handlers_.size());
-    handlers_.push_back(std::make_unique<Lane>(number, [this] { next_handler(); }));
-    chosen = handlers_.back().get();
+}
+
+Lane* Link::free_handler(bool leaves_traces) {
+  Lane* found = nullptr;
+  for (auto& handler : handlers_) {
+    if (handler->busy()) {
+      continue;
+    }
+    if (!leaves_traces || !handler->has_traces) {
+      return handler.get();
+    }
+    found = found == nullptr ? handler.get() : found;
   }
-  if (chosen == nullptr) {
-    waiting_.push_back(std::move(work));
-    return;
+  if (handlers_.size() >= most_handlers_) {
+    return found;
   }
-  chosen->has_traces |= leaves_traces;
-  chosen->run(std::move(work));
+  const int number = kFirstHandler + static_cast<int>(handlers_.size());
+  handlers_.push_back(std::make_unique<Lane>(number, [this] { next_handler(); }));
+  return handlers_.back().get();
 }
 
 void Link::wait_for_handlers() {
@@ -295,20 +312,7 @@ void Link::wait_for_handlers() {
 void Link::next_handler() {
   std::lock_guard<std::mutex> guard(handlers_mutex_);
   handlers_free_.notify_all();
-  while (!waiting_.empty()) {
-    bool taken = false;
-    for (auto& handler : handlers_) {
-      if (!handler->busy()) {
-        handler->run(std::move(waiting_.front()));
-        waiting_.pop_front();
-        taken = true;
-        break;
-      }
-    }
-    if (!taken) {
-      return;
-    }
-  }
+  hand_out();
 }
 
 bool Link::read_command(std::string& command) {

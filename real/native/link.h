@@ -161,6 +161,9 @@ class Link {
   void obey(const std::string& command);
   void report();
   void next_handler();
+  // Both with the lock of the handlers.
+  void hand_out();
+  Lane* free_handler(bool leaves_traces);
   void continue_with(std::function<void()> work);
 
   const int fd_;
@@ -193,7 +196,8 @@ class Link {
   std::mutex hint_mutex_;
   std::condition_variable hinted_;
   std::vector<std::unique_ptr<Lane>> handlers_;
-  std::deque<std::function<void()>> waiting_;
+  // What is to be handled, and whether it leaves traces.
+  std::deque<std::pair<std::function<void()>, bool>> waiting_;
   size_t most_handlers_ = 16;
   std::mutex handlers_mutex_;
   std::condition_variable handlers_free_;

@@ -93,7 +93,7 @@ class Joining:
         others = [each for each in self._cluster.workers if each.attached]
         if any(each.leaves_alone != (world_size is None) for each in others):
             return RuntimeError(MIXED_GROUP)
-        if rank in there and rank in self._cluster.ranks:
+        if rank in there:
             return RuntimeError(f"rank {rank} has joined this group already")
         # Those of a group of a size find out together, when all are there.
         return not_unique({**there, rank: name}, rank) if world_size is None else None

@@ -369,22 +369,18 @@ def _meet(here: Here, url: str, **kwargs: Any) -> Any:
     asked = dict(parse_qsl(parsed.query))
     rank, world_size = (int(asked.pop(name, -1)) for name in ("rank", "world_size"))
     key = store_key(url.partition("?")[0], rank, world_size)
-    timeout: Any = kwargs.get("timeout")
-    is_env, is_of_rpc = parsed.scheme == "env", timeout is None
-    if is_env:
-        rank = int(os.environ.get("RANK", -1)) if rank == -1 else rank
-        world_size = int(os.environ.get("WORLD_SIZE", -1)) if world_size == -1 else world_size
+    if parsed.scheme == "env":
+        rank = int(os.environ["RANK"]) if rank == -1 else rank
+        world_size = int(os.environ["WORLD_SIZE"]) if world_size == -1 else world_size
+    timeout = kwargs.get("timeout")
     for name, value in (("rank", rank), ("world size", world_size)):
-        # A group of RPC may be one that has no size.
-        if value == -1 and not (is_of_rpc and name == "world size"):
-            variable = (
-                f"environment variable {name.upper().replace(' ', '_')} expected, but not set"
-            )
+        # A group of RPC, which gives no timeout, may be one that has no size.
+        if value == -1 and (timeout is not None or name == "rank"):
             raise ValueError(
                 f"Error initializing torch.distributed using {parsed.scheme}:// rendezvous: "
-                f"{variable if is_env else f'{name} parameter missing'}"
+                f"{name} parameter missing"
             )
-    if is_of_rpc:
+    if timeout is None:
         yield SharedStore(f"{key} rendezvous"), rank, world_size
         return
     # An agent of torchrun has started all members again.
