@@ -15,6 +15,8 @@ from squall.real import tracing
 
 #: calls that nobody gives a limit of their own
 _DEFAULT = frozenset({*RETRIES, "BACKWARD_AUTOGRAD_REQ", "RREF_BACKWARD_REQ"})
+#: the only calls that have one in a program without stories: those that start a step on its trainer
+_STARTS = "PYTHON_CALL"
 #: how much earlier than at its time a timeout may be noticed, in seconds
 _SLACK_S = 1e-4
 #: faults after which a message that is due may not be made at all
@@ -25,9 +27,10 @@ _NOT_MADE = frozenset({"allocation", "raise", "crash", "shutdown", "restart", "l
 def TIMING(run: Run) -> Iterator[Violation]:  # noqa: N802
     """A message that has to be heard is sent again 1, 1, 1.5, 2.25, … seconds after its last copy
     as long as none was answered, and not after that, when the calls of all its copies are over; six
-    times at most, 21 times what tells of a release. A call times out when its limit is over and not before; control messages and gradients
-    have the default limit. Where nobody sleeps and nothing goes wrong, time passes only while a
-    message is under way or somebody waits for one of these.
+    times at most, 21 times what tells of a release. A call times out when its limit is over and not
+    before. Control messages and gradients have the default limit, and so has all that a program
+    calls or creates outside of stories. Where nobody sleeps and nothing goes wrong, time passes
+    only while a message is under way or somebody waits for one of these.
     """
     if (run.stuck or run.crash is not None) and excused(run, NO_END):
         return  # what ends it is no part of it
@@ -128,10 +131,14 @@ def _limits(run: Run, own: set[int]) -> Iterator[Violation]:
     records = run.records
     started: dict[tuple[int, int], int] = {}
     changes = run.of(tracing.TIMEOUT_SET)
+    program = run.program
+    plain = program is not None and not any(step.stories for _, _, step in program.steps)
     for n in run.of(tracing.CALL_STARTED):
         _, worker, _, _, (id, _, type, limit_s, _) = records[n]
         started[worker, id] = n
-        if type in _DEFAULT and (changes or limit_s != run.rpc_timeout_s):
+        if (type in _DEFAULT or (plain and type != _STARTS)) and (
+            changes or limit_s != run.rpc_timeout_s
+        ):
             wanted_s, *others_s = _defaults(run, n)
             if wanted_s is not None and limit_s != wanted_s and limit_s not in others_s:
                 what = f"the limit of a {type}"

@@ -28,6 +28,8 @@ MUTANTS = (
         place="rpc.agent:RpcAgent._end_if_over",
         old="if not self.is_running:",
         new="if False:",
+        unseen="the agent has to be shut down between a handler's look at it and the entry of its call, "
+        "which no campaign has drawn so far",
     ),
     Mutant(
         name="given-up-creation-kept-at-the-end",

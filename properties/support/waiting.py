@@ -8,8 +8,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-#: seconds; a process that starts on a busy machine may take a good part of it
-PATIENCE_S = 240.0
+#: seconds; Ray on a busy machine may take a good part of it
+PATIENCE_S = 480.0
 _LOOK_S = 0.01
 
 

@@ -7,6 +7,7 @@ One library for each version of torch and of Python, compiler, flags and state o
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import importlib.util
 import os
@@ -70,13 +71,7 @@ def library(on_build: Callable[[str], object] | None = None) -> Path:
             "(/proc/thread-self/syscall), and this machine has none"
         )
     version = torch_version()
-    key = hashlib.blake2b(digest_size=8)
-    # Which compiler built it is not part of the name: what is there works without any.
-    for part in (version, sys.version, *FLAGS, os.environ.get("CXX", "")):
-        key.update(part.encode() + b"\0")
-    for name in (*SOURCES, *HEADERS):
-        key.update((HERE / name).read_bytes())
-    folder = directory() / f"torch-{version}" / key.hexdigest()
+    folder = directory() / f"torch-{version}" / _key(version, os.environ.get("CXX", ""))
     built = folder / f"{NAME}{sysconfig.get_config_var('EXT_SUFFIX')}"
     if built.exists():
         return built
@@ -92,6 +87,17 @@ def library(on_build: Callable[[str], object] | None = None) -> Path:
             (on_build or _tell)(f"building the agent for torch {version} (once, about 30 s)")
             _build(cxx, folder, built)
     return built
+
+
+@functools.cache
+def _key(version: str, cxx: str) -> str:
+    """What it is built from, as a name; not which compiler built it: what is there works without any."""
+    key = hashlib.blake2b(digest_size=8)
+    for part in (version, sys.version, *FLAGS, cxx):
+        key.update(part.encode() + b"\0")
+    for name in (*SOURCES, *HEADERS):
+        key.update((HERE / name).read_bytes())
+    return key.hexdigest()
 
 
 def _tell(text: str) -> None:

@@ -54,7 +54,7 @@ class Port:
         run.stream_events = tuple(run.cluster.stream_events)
         return run
 
-    def ready(self, told: Callable[[str], object]) -> None:
+    def ready(self, told: Callable[[str], object] | None = None) -> None:
         """There is nothing to make ready."""
 
     def begin(self, scenario: Scenario) -> None:

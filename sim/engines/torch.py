@@ -57,7 +57,7 @@ class Torch:
         run.faulty = world.faults.goes_wrong
         return run
 
-    def ready(self, told: Callable[[str], object]) -> None:
+    def ready(self, told: Callable[[str], object] | None = None) -> None:
         """Build the agent if that has not been done. Raises
         :class:`squall.real.native.build.Unavailable`."""
         library(told)

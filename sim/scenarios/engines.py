@@ -35,8 +35,9 @@ class Engine(Protocol):
         cannot be run.
         """
 
-    def ready(self, told: Callable[[str], object]) -> None:
-        """See that it can run; ``told`` is given a line if that takes a while.
+    def ready(self, told: Callable[[str], object] | None = None) -> None:
+        """See that it can run, which is no part of the time of a run; ``told`` is given a line if that
+        takes a while, a terminal if there is none.
 
         Raises :class:`squall.real.native.build.Unavailable` where it cannot be had.
         """

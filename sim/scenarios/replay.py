@@ -39,10 +39,13 @@ def replay(
     """Run a scenario to its end, or to where ``until`` stops it, and check it.
 
     A script that was kept finds the files that it imports as they were. A bug that the scenario names
-    is for the caller to plant: see sim/search/again.py. What a script prints is in :attr:`Run.printed`. ``seconds``: real time that it may take, after which the run counts as one
-    that does not end (for the main thread). Raises ValueError or OSError for what cannot be run.
+    is for the caller to plant: see sim/search/again.py. What a script prints is in
+    :attr:`Run.printed`. ``seconds``: real time that it may take, after which the run counts as one
+    that does not end (for the main thread); to build its engine is no part of that. Raises ValueError
+    or OSError for what cannot be run, and :class:`squall.real.native.build.Unavailable`.
     """
     engine = ENGINES[scenario.engine]
+    engine.ready()
     limit = (
         contextlib.nullcontext()
         if seconds is None

@@ -155,8 +155,10 @@ def _name(source: Source) -> str:
 
 def judge_in_time(source: Source, settings: Settings = Settings()) -> Verdict:  # noqa: B008
     """As :func:`judge`, ended after :data:`TIMEOUT_S`. For the main thread."""
+    engine = ENGINES[settings.engine]
     try:
-        with time_limit(TIMEOUT_S, elsewhere=not ENGINES[settings.engine].in_this_process):
+        engine.ready()
+        with time_limit(TIMEOUT_S, elsewhere=not engine.in_this_process):
             verdict = judge(source, settings)
         interrupts.check()  # a run that has caught an interrupt is no verdict
         return verdict

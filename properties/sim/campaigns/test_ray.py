@@ -21,7 +21,7 @@ from squall.sim.campaigns.store import CampaignStore
 pytestmark = [
     needs_ray,
     # Ray takes ten seconds to start on a machine that has nothing else to do
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
 ]
 
 HOSTED = "squall.sim.campaigns.hosted"

@@ -25,7 +25,7 @@ SILENCE_S = 6.0
 
 @pytest.mark.deep("Ray takes all cores for seconds")
 @needs_ray
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 def test_a_network_that_is_cut_costs_leases_and_no_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -71,7 +71,7 @@ def test_a_network_that_is_cut_costs_leases_and_no_verdict(
 
 @pytest.mark.deep("Ray takes all cores for seconds")
 @needs_ray
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 def test_a_driver_outside_of_the_cluster_comes_to_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
