@@ -1,6 +1,6 @@
 """A process that has imported torch and is copied for every worker: ``python -m squall.real.native.zygote``.
 
-It has one thread and never a second, so that a copy of it is sound. The coordinator sends it one
+A copy can be such a process itself, of which more has been imported (:func:`serve`). It has one thread and never a second, so that a copy of it is sound. The coordinator sends it one
 JSON object a request, with file descriptors beside it, and reads one for each:
 
 ``{"do": "fork", "entry": "module:function", "folder": …}`` and three descriptors (the link to the coordinator,
@@ -8,7 +8,7 @@ standard output, standard error) -> ``{"pid": …}``. The copy calls the entry w
 ``{"do": "reap", "pid": …}`` -> ``{"status": …}`` when it has ended, as ``os.waitstatus_to_exitcode``
 gives it.
 
-Whoever loses its parent is killed by the kernel: a copy with the zygote, the zygote with the
+Before the first of these it says that it is ready, how many threads it has, and which torch; or a module that is missing. Whoever loses its parent is killed by the kernel: a copy with the zygote, the zygote with the
 coordinator.
 """
 
@@ -56,15 +56,22 @@ def main() -> None:
     parent, control_fd, library, *modules = sys.argv[1:]
     die_with_parent(int(parent))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the coordinator's to hear
-    gc.disable()  # once, when all is there
+    gc.disable()  # it is collected once, when all is there
     import torch
 
     torch.set_num_threads(1)
     torch.set_num_interop_threads(_PASSES_AT_ONCE)
     load(library)
-    control = socket.socket(fileno=int(control_fd))
+    serve(int(control_fd), {"modules": modules})
+
+
+def serve(control_fd: int, asked: dict[str, Any]) -> None:
+    """Import the ``modules`` that are asked for, and make copies of this process from then on."""
+    gc.disable()
+    torch = sys.modules["torch"]
+    control = socket.socket(fileno=control_fd)
     try:
-        for called in modules:
+        for called in asked["modules"]:
             name, _, function = called.partition(":")
             module = importlib.import_module(name)
             if function:

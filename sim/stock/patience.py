@@ -62,12 +62,17 @@ def processor_s(pid: int) -> float:
 def computed_s() -> float:
     """Seconds of a processor that this process has taken, and those that it has started. Time in which all of them wait
     counts little: it does not end what others keep from the processor."""
-    started: list[int] = []
-    for children in Path("/proc/self/task").glob("*/children"):
-        with suppress(OSError):  # a thread that has ended meanwhile
-            started += map(int, children.read_text(encoding="utf-8").split())
     own = max(time.process_time(), processor_s(os.getpid()))
-    return own + sum(map(processor_s, started)) + _WAITING * time.monotonic()
+    return own + sum(map(processor_s, _started(os.getpid()))) + _WAITING * time.monotonic()
+
+
+def _started(pid: int) -> Iterator[int]:
+    """The processes that one has started, those too that these have."""
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):  # a thread that has ended meanwhile
+            for child in map(int, children.read_text(encoding="utf-8").split()):
+                yield child
+                yield from _started(child)
 
 
 def _is_ready(pid: int) -> bool:

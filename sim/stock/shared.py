@@ -1,22 +1,16 @@
-"""The processes that all runs on the compiled engine copy their workers from, one for programs and
-one for scripts."""
+"""The processes that all runs on the compiled engine copy their workers from: one for programs, and one for
+scripts of each kind, all of them copies of one that has imported torch."""
 
 from __future__ import annotations
 
 import atexit
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from squall.sim.stock.zygote import Zygote
 
 if TYPE_CHECKING:
     from squall.sim.scenario import Script
-
-
-class _Shared(NamedTuple):
-    zygote: Zygote
-    #: what it was started with: some of it counts as an interpreter starts, or a library is imported
-    environment: dict[str, str]
 
 
 #: what optimizers, ``torch.manual_seed`` and sharded modules import, which takes as long as torch itself
@@ -32,8 +26,12 @@ SCRIPTS = ("squall.sim.stock.script_guest", "squall.sim.stock.stacks", WARM)
 _ASKED = "squall.sim.stock.script_programs:having_popen"
 #: variables that nothing depends on but this process itself; pytest changes its one with each test
 _FREE = ("SQUALL_", "PYTEST_CURRENT_TEST")
+#: what the others are copies of has imported nothing else
+_TORCH_ALONE: tuple[str, ...] = ()
 #: by the modules that it has imported
-_shared: dict[tuple[str, ...], _Shared] = {}
+_shared: dict[tuple[str, ...], Zygote] = {}
+#: what they were started with: some of it counts as an interpreter starts, or a library is imported
+_environment: dict[str, str] = {}
 
 
 def for_script(script: Script) -> tuple[str, ...]:
@@ -51,7 +49,7 @@ def for_script(script: Script) -> tuple[str, ...]:
 def shared_zygote(modules: tuple[str, ...]) -> Zygote:
     """The process with these modules that this one copies workers from.
 
-    It is started once, and ends with this one; it is started anew if this process has another environment
+    It is started once, and ends with this one; all are started anew if this process has another environment
     since then, but for variables of squall's own. Raises
     :class:`squall.real.native.build.Unavailable`.
     """
@@ -59,27 +57,27 @@ def shared_zygote(modules: tuple[str, ...]) -> Zygote:
     try:
         zygote.ready()
     except BaseException:
-        _shared.pop(modules, None)
+        close_zygotes()
         raise
     return zygote
 
 
 def begun_zygote(modules: tuple[str, ...]) -> Zygote:
     """The same process, which may be importing still: it does so while the caller does something else."""
-    known = _shared.get(modules)
     environment = {name: it for name, it in os.environ.items() if not name.startswith(_FREE)}
-    if known is not None and known.environment != environment:
-        known.zygote.close()
-        del _shared[modules]
-        known = None
-    if known is None:
-        if not _shared:
-            atexit.register(close_zygotes)
-        known = _shared[modules] = _Shared(Zygote(modules, wait=False), environment)
-    return known.zygote
+    if environment != _environment:
+        close_zygotes()
+        _environment.clear()
+        _environment.update(environment)
+    if not _shared:
+        atexit.register(close_zygotes)
+        _shared[_TORCH_ALONE] = Zygote(_TORCH_ALONE, wait=False)
+    if modules not in _shared:
+        _shared[modules] = Zygote(modules, of=_shared[_TORCH_ALONE], wait=False)
+    return _shared[modules]
 
 
 def close_zygotes() -> None:
-    """End them, if there are any."""
+    """End them, if there are any, copies first."""
     while _shared:
-        _shared.popitem()[1].zygote.close()
+        _shared.popitem()[1].close()

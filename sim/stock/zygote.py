@@ -27,6 +27,8 @@ from squall.sim.stock.patience import wait_readable
 
 #: seconds that importing torch may take, see patience.py
 _START_S = 120.0
+#: what makes a copy such a process itself
+_COPY = "squall.real.native.zygote:serve"
 #: bytes of what a worker wrote to standard error that are kept, its last
 _STDERR_BYTES = 20_000
 
@@ -93,16 +95,29 @@ class Zygote:
     """A process with torch imported, and ``modules``, of which ``module:function`` calls one besides. Raises
     :class:`Unavailable` where it cannot be had.
 
-    ``wait`` False: the process is begun, and
+    ``of``: one that has torch imported already, which this one is a copy of and ends with; without it,
+    a new interpreter does. ``wait`` False: the process is begun, and
     whoever is going to use it calls :meth:`ready` before, which waits and raises.
     """
 
     def __init__(
-        self,
-        modules: Sequence[str],
-        *,
-        wait: bool = True,
+        self, modules: Sequence[str], *, of: Zygote | None = None, wait: bool = True
     ) -> None:
+        self._of = of
+        self._process = self._started(modules) if of is None else of.begin_copy(modules)
+        self._closed = False
+        #: those that have not been seen to end
+        self.live: list[Process] = []
+        #: what to do with the replies that are still to come, in their order
+        self._awaited: deque[Callable[[dict[str, Any]], object]] = deque()
+        #: by what it was asked for: a process that nobody has yet; None if it was asked for once
+        self._spare: dict[str, Process | None] = {}
+        self._is_ready = False
+        if wait:
+            self.ready()
+
+    def _started(self, modules: Sequence[str]) -> Process:
+        """A new interpreter."""
         built = library()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         environment = {
@@ -121,33 +136,32 @@ class Zygote:
                 [*filter(None, [os.environ.get("PYTHONPATH")]), str(PACKAGE.parent)]
             ),
         }
-        #: what the zygote itself writes to standard error
-        self._said = os.memfd_create("zygote")
+        process = Process(0, ours, os.memfd_create("stdout"), os.memfd_create("stderr"))
         command = [sys.executable, "-P", "-m", "squall.real.native.zygote", str(os.getpid())]
-        self._process = subprocess.Popen(
-            [*command, str(theirs.fileno()), str(built), *modules],
-            pass_fds=[theirs.fileno()],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stderr=self._said,
-        )
-        theirs.close()
-        self._control = ours
-        self._closed = False
-        #: those that have not been seen to end
-        self.live: list[Process] = []
-        #: what to do with the replies that are still to come, in their order
-        self._awaited: deque[Callable[[dict[str, Any]], object]] = deque()
-        #: by what it was asked for: a process that nobody has yet; None if it was asked for once
-        self._spare: dict[str, Process | None] = {}
-        self._is_ready = False
-        if wait:
-            self.ready()
+        with theirs:
+            self._interpreter = subprocess.Popen(
+                [*command, str(theirs.fileno()), str(built), *modules],
+                pass_fds=[theirs.fileno()],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=process.out,
+                stderr=process.err,
+            )
+        process.pid = self._interpreter.pid
+        return process
+
+    def begin_copy(self, modules: Sequence[str]) -> Process:
+        """Begin a process like this one, which imports ``modules`` too."""
+        request = {"do": "fork", "entry": _COPY, "folder": os.getcwd(), "modules": list(modules)}
+        return self._begin(request, socket.SOCK_SEQPACKET)
 
     def ready(self) -> None:
         """Wait until it has imported all. Raises :class:`Unavailable`."""
         if self._is_ready:
             return
+        if self._of is not None:
+            self._of.ready()
+            self._of.await_start(self._process)
         ready = self._read()
         if "missing" in ready:
             self.close()
@@ -178,17 +192,23 @@ class Zygote:
         process = self._spare.get(key) or self._begin(request)
         if again:
             self._spare[key] = self._begin(request) if key in self._spare else None
-        self._await(lambda: process.pid != 0)
+        self.await_start(process)
         return process
 
-    def _begin(self, request: dict[str, Any]) -> Process:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    def await_start(self, process: Process) -> None:
+        """Wait until the number of a copy is known."""
+        self._await(lambda: process.pid != 0)
+
+    def _begin(
+        self, request: dict[str, Any], kind: socket.SocketKind = socket.SOCK_STREAM
+    ) -> Process:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
         process = Process(0, ours, os.memfd_create("stdout"), os.memfd_create("stderr"))
         self.live.append(process)
         with theirs:
             fds = [theirs.fileno(), process.out, process.err]
             asked = {**request, "processor": _C.sched_getcpu()}
-            socket.send_fds(self._control, [json.dumps(asked).encode()], fds)
+            socket.send_fds(self._process.link, [json.dumps(asked).encode()], fds)
 
         def known(reply: dict[str, Any]) -> None:
             process.pid = reply["pid"]
@@ -218,7 +238,7 @@ class Zygote:
             return
         process.awaited = True
         self.live.remove(process)
-        self._control.send(json.dumps({"do": "reap", "pid": process.pid}).encode())
+        self._process.link.send(json.dumps({"do": "reap", "pid": process.pid}).encode())
 
         def ended(reply: dict[str, Any]) -> None:
             process.exit_code = int(reply["status"])
@@ -241,19 +261,21 @@ class Zygote:
         if self._closed:
             return
         self._closed = True
-        self._control.close()
-        self._process.kill()
-        self._process.wait()
-        os.close(self._said)
+        if self._of is None:
+            self._interpreter.kill()
+            self._interpreter.wait()
+        elif self._process in self._of.live:  # else it has ended with that one
+            self._of.kill(self._process)
+        self._process.close()
 
     def _read(self) -> dict[str, Any]:
         try:
-            wait_readable(self._control, self._process.pid, _START_S)
-            text = self._control.recv(1 << 16)
+            wait_readable(self._process.link, self._process.pid, _START_S)
+            text = self._process.link.recv(1 << 16)
         except TimeoutError:
             text = b""
         if not text:
-            last = _tail(self._said).strip().splitlines()[-1:] or ["nothing was said"]
+            last = self._process.stderr().strip().splitlines()[-1:] or ["nothing was said"]
             self.close()
             raise Unavailable(f"the process that imports torch ended: {last[0]}")
         read: dict[str, Any] = json.loads(text)
