@@ -122,6 +122,9 @@ def _be_worker(
         os.close(err)
         os.chdir(request["folder"])
         faulthandler.enable()
+        # Its pool of threads is made anew by the first thread of a copy that asks, and is none for a
+        # second one that asks meanwhile, which ends the process.
+        sys.modules["torch"].set_num_threads(1)
         module, _, name = request["entry"].partition(":")
         getattr(importlib.import_module(module), name)(link, request)
     except BaseException:

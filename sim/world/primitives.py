@@ -9,12 +9,15 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from greenlet import greenlet
 
 from squall.real.runtime import NO_CONTEXT, Event, Lock, Runtime, Task, TaskOwner, Timer
 from squall.sim.world.virtual_time import Callbacks, Due, VirtualTime
+
+if TYPE_CHECKING:
+    from squall.sim.world.local_passes import Apart
 
 
 class Scheduler(Runtime):
@@ -60,7 +63,7 @@ class Scheduler(Runtime):
 class SimTask(Task, Due):
     """A greenlet, and what it waits for."""
 
-    __slots__ = ("callbacks", "glet", "isolated", "parent", "waiting_on", "waiting_since")
+    __slots__ = ("apart", "callbacks", "glet", "isolated", "parent", "waiting_on", "waiting_since")
 
     # A task is the event of its own wake-up: it is queued at most once at a time.
 
@@ -81,6 +84,8 @@ class SimTask(Task, Due):
         self.locals = {}
         self.callbacks: Callbacks | None = None
         self.glet: greenlet | None = None
+        #: the thread that runs it now, if that is another one than its greenlet's
+        self.apart: Apart | None = None
         #: id of the task that started this one, or -1
         self.parent = -1
         #: what it waits for (an object to print), or None while it runs or is ready

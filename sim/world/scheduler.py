@@ -3,7 +3,7 @@
 Every task is a greenlet; the hub (whoever called :meth:`SimRuntime.run`) makes the steps of
 :class:`~squall.sim.world.virtual_time.VirtualTime` and switches to the task whose turn it is. A
 task runs until it waits, so user code stays ordinary blocking code. All of it happens in one
-operating-system thread.
+operating-system thread, but for what :mod:`squall.sim.world.local_passes` says.
 
 Order among tasks that are ready at one instant: ``fifo``, or ``random`` (seeded), in which every
 primitive of the runtime may also let another task in between, or what a
@@ -22,7 +22,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from squall.real import tracing
 from squall.real.runtime import NO_CONTEXT, TaskOwner, current_task_variable
-from squall.sim.world import interrupts
+from squall.sim.world import interrupts, local_passes
 from squall.sim.world.looks import REFUSALS, looked, looks_of
 from squall.sim.world.ordering import FifoExcept, PctOrder, RandomOrder, Recorded
 from squall.sim.world.places import frames_of
@@ -307,6 +307,7 @@ class SimRuntime(Scheduler):
         """
         if self._hub is not None:
             raise RuntimeError("the runtime is already running")
+        local_passes.install()
         if not until_idle and self._foreground == 0:
             return
         self._hub = getcurrent()
@@ -456,10 +457,27 @@ class SimRuntime(Scheduler):
         isolation = self.isolation
         if isolation is not None:
             isolation.leave(task)
+        if task.apart is None:
+            self.switch()
+        else:
+            task.apart.wait()
+
+    def switch(self) -> None:
+        """Let others go on, as the greenlet of a task that has been left."""
         hub = self._hub
         if hub is None:
             raise RuntimeError("a task waits, but nobody runs the simulation")
         hub.switch()
+
+    def leave(self, task: SimTask) -> None:
+        """Take what is private to the task's thread from the one that runs it."""
+        if self.isolation is not None:
+            self.isolation.leave(task)
+
+    def enter(self, task: SimTask) -> None:
+        """Put that in place in the thread that is going to run it."""
+        if self.isolation is not None:
+            self.isolation.enter(task)
 
     def _run_tasks(self) -> None:
         """The life of a greenlet: one task after the other, of this runtime alone.

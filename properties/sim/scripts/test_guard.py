@@ -9,7 +9,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-import torch
 from torch.distributed import TCPStore
 
 from squall.properties.sim.scripts.test_processes import run
@@ -122,14 +121,6 @@ def test_modules_of_torch_that_build_on_groups_are_in_that_of_their_process(
     [
         ("fc.all_reduce(torch.ones(1), 'sum', dist.group.WORLD)", "a functional collective"),
         ("dist.group.WORLD._get_backend(torch.device('cpu'))", "_get_backend of a compiled process"),
-        pytest.param(
-            "fsdp.FullyShardedDataParallel(torch.nn.Linear(2, 2), device_id=torch.device('cpu'))("
-            "torch.ones(1, 2)).sum().backward()", "[a-z_]+ of a compiled process group",
-            marks=pytest.mark.skipif(
-                not hasattr(torch.distributed, "reduce_scatter_single"),
-                reason="FSDP1 of this torch asks for no compiled group",
-            ),
-        ),
     ],
 )  # fmt: skip
 def test_what_needs_a_compiled_group_is_refused(tmp_path: Path, uses: str, asks: str) -> None:
@@ -137,7 +128,6 @@ def test_what_needs_a_compiled_group_is_refused(tmp_path: Path, uses: str, asks:
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as fc
-from torch.distributed import fsdp
 dist.init_process_group("gloo")
 {uses}
 """

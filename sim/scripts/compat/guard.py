@@ -43,8 +43,6 @@ _COMPILED = {
     "TCPStore": "a real TCPStore",
     "_resolve_process_group": "a compiled process group",
 }
-#: functions of PyTorch's that modules call which wait within a backward pass, FullyShardedDataParallel for one
-_OF_COMPILED_GROUPS = ("all_gather_single", "reduce_scatter_single")
 #: how many runs are going on, in the task that enters them
 _open = 0
 
@@ -112,9 +110,6 @@ def _install() -> None:
         # That one looks at which functions of its own operations are.
         if isinstance(real, FunctionType) and name != "batch_isend_irecv":
             put[real] = _forwarded(real, function)
-    for name in _OF_COMPILED_GROUPS:
-        if (real := getattr(distributed_c10d, name, None)) is not None:
-            put[real] = _guarded(real, f"{name} of a compiled process group")
     Group.__getattr__ = _of_a_compiled_group  # type: ignore[attr-defined]
     for name in ("_get_object_coll_device", "_get_pg_default_device"):
         setattr(distributed_c10d, name, _on_the_cpu(getattr(distributed_c10d, name)))
