@@ -198,8 +198,11 @@ def _gradients(run: Run, asked: ScriptRun) -> RenderableType:
     for why in summary.not_comparable[:NOT_COMPARABLE_SHOWN]:
         detail += f"\nnot compared: {in_words(why, run.names)}"
     if not summary.passes:
-        more = "; see squall.reference" if run.operations else ""
-        return Text(f"nothing to compare: no backward pass{more}")
+        said = "nothing to compare: no pass of distributed autograd"
+        if run.operations:
+            said += "\nfor process groups see squall.reference"
+            said += ", or --engine torch" * (run.engine == "port")
+        return Text(said)
     if summary.equal is False:
         return Text(f"differ from the single-process reference\n{detail}", style="bold red")
     if not summary.compared:
