@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from squall.sim.scripts.moved import assign, check_alike, put
-from squall.sim.scripts.reductions import reduced
+from squall.sim.scripts.reductions import operator_name, reduced
 from squall.sim.world.pieces import POINT_TO_POINT
 
 #: by member: what it has given this one
@@ -39,6 +39,23 @@ class Operation:
     finish: Callable[[Values], object] = lambda values: None
     #: elements for each member, and expected of each, where they differ by member
     parts: tuple[tuple[int, ...], tuple[int, ...]] | tuple[()] = ()
+
+    @property
+    def agreed(self) -> dict[str, str]:
+        """What all members have to give alike, in words."""
+        tensors = self.alike
+        if tensors is None:
+            return {}
+        about = {
+            "type": ", ".join(dict.fromkeys(str(each.dtype) for each in tensors)),
+            "elements": str(sum(each.numel() for each in tensors)),
+            "shape": ", ".join(dict.fromkeys(str([*each.shape]) for each in tensors)),
+        }
+        if self.root is not None:
+            about["root"] = str(self.root)
+        if self.op is not None:
+            about["op"] = operator_name(self.op)
+        return about
 
 
 class Operations:

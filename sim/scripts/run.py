@@ -27,6 +27,7 @@ from squall.sim.scripts.compat.launcher import Launcher, ProcessResult
 from squall.sim.scripts.compat.process import SimProcess, current_process, process_of
 from squall.sim.scripts.computing import Computing
 from squall.sim.scripts.faults import ScriptHost
+from squall.sim.scripts.findings import FoundError
 from squall.sim.scripts.leaks import ScriptWorker
 from squall.sim.scripts.livelock import livelock
 from squall.sim.scripts.reference import Comparisons, told_to
@@ -220,9 +221,11 @@ class _ScriptRun:
                     run.broken_off = "interrupted"
                 except SpinningError:
                     assert self._spun is not None, "it is told before it is raised"
+                except FoundError:  # it has been noted
+                    self._ended = launcher.results(), launcher.errors()
                 if host is not None and host.refused is not None:
                     raise host.refused
-                if runtime.foreground and not run.broken_off and self._spun is None:
+                if runtime.foreground and not run.broken_off and not (self._spun or self._ended):
                     # FAST mode: a pass may wait for gradients that nothing will send.
                     run.waits = [*explain(runtime), *explain_passes(Run(trace.records))]
                     run.waiting = waiting(runtime)
@@ -344,6 +347,7 @@ class _ScriptRun:
         )
         run.operations = launcher.table.operations
         run.stall = launcher.table.stall
+        run.found = launcher.table.findings.found
         run.packages = list(launcher.installed.verdicts.values())
         run.exit_codes = {r.name: r.exit_code for r in results if r.exit_code is not None}
         # The exit code of a child is for its parent to judge: a pool, for instance, terminates its

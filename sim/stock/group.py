@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from squall.real.rpc.message_type import MessageType
+from squall.sim.scripts.ledger import Ledger
 from squall.sim.stock.ahead import When
-from squall.sim.stock.ledger import Ledger
 from squall.sim.stock.memory_file import MemoryFile
 from squall.sim.stock.worker import NativeWorker
 from squall.sim.world import pieces
@@ -64,7 +64,7 @@ class Group:
         self._groups = groups
         self.number = number
         self.size = size
-        self.ledger = Ledger(number, size)
+        self.ledger = Ledger(str(number), size)
         self.members: dict[int, NativeWorker] = {}
         #: who has come, before all have
         self.joining: dict[int, tuple[NativeWorker, int, SimTimer]] = {}

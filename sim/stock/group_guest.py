@@ -11,6 +11,7 @@ import importlib
 import pickle
 import sys
 import types
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,10 +20,9 @@ import torch
 from torch import Tensor
 
 from squall.real.native.here import Here
+from squall.sim.scripts.call import Names
+from squall.sim.scripts.call_names import Registered, names
 from squall.sim.scripts.collectives import Operation, Operations, Values
-from squall.sim.scripts.reductions import operator_name
-from squall.sim.stock.call import Names
-from squall.sim.stock.call_names import Registered, names
 from squall.sim.stock.group_events import Event, events
 from squall.sim.stock.packed import Packed, unpacked
 from squall.sim.stock.results_guest import Taken, Told
@@ -37,11 +37,17 @@ _RANKS = "global_ranks_in_group"
 _LOOK_S = 1e-6
 
 
+def _same(counts: Counter[str]) -> Counter[str]:
+    return counts
+
+
 def install(here: Here) -> None:
     """Let ``gloo`` be the simulated network."""
     group: Any = importlib.import_module("squall_agent").Group
     group.__name__ = group.__qualname__ = "ProcessGroupGloo"
-    group.set_factory(functools.partial(Member, here, Registered()))
+    group.set_factory(
+        functools.partial(Member, here, Registered(functools.partial(_same, Counter())))
+    )
     for name in ("torch.distributed", "torch.distributed.distributed_c10d"):
         vars(importlib.import_module(name))["ProcessGroupGloo"] = group
 
@@ -99,13 +105,13 @@ class Member:
         """Begin an operation and give its ``Work``."""
         operation: Operation = getattr(self._operations, what)(*args)
         frame = sys._getframe()
-        call = _Call(operation, _agreed(operation), line_of(frame))
+        call = _Call(operation, operation.agreed, line_of(frame))
         if operation.kind == POINT_TO_POINT:  # whose calls are not compared
             call.number = args[2]
         else:
             self._count += 1
             call.number = self._count
-            call.names = names(frame, _subject(args), self._registered)
+            call.names = names(frame, args, self._registered)
         taken = Taken(what, args, self._size)
         under_way = self._under_way
         under_way.append(taken)
@@ -262,31 +268,6 @@ class Member:
         for work in works:
             work.done()
         return problem
-
-
-def _subject(args: tuple[Any, ...]) -> Any:
-    """The first of the tensors that an operation is given."""
-    given: Any = next((each for each in args[1::-1] if isinstance(each, list | Tensor)), None)
-    while isinstance(given, list):
-        given = given[0] if given else None
-    return given
-
-
-def _agreed(operation: Operation) -> dict[str, str]:
-    """What all members of a collective have to give alike."""
-    tensors = operation.alike
-    if tensors is None:
-        return {}
-    about = {
-        "type": ", ".join(dict.fromkeys(str(each.dtype) for each in tensors)),
-        "elements": str(sum(each.numel() for each in tensors)),
-        "shape": ", ".join(dict.fromkeys(str([*each.shape]) for each in tensors)),
-    }
-    if operation.root is not None:
-        about["root"] = str(operation.root)
-    if operation.op is not None:
-        about["op"] = operator_name(operation.op)
-    return about
 
 
 def _ranks_given(frame: types.FrameType | None) -> list[int]:

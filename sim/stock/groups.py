@@ -15,12 +15,12 @@ from squall.model.events.run import Stall
 from squall.model.events.waiting import wait_graph
 from squall.real.rpc.message_type import MessageType
 from squall.real.tracing import OPERATION_ENDED, OPERATION_STARTED
+from squall.sim.scripts.call import Call
+from squall.sim.scripts.findings import Findings
+from squall.sim.scripts.ledger import MismatchError
 from squall.sim.stock.ahead import When
-from squall.sim.stock.call import Call
 from squall.sim.stock.cluster import NativeCluster
-from squall.sim.stock.findings import Findings
 from squall.sim.stock.group import ANY, NOT_NOTED, Group, Piece, Wait, named
-from squall.sim.stock.ledger import MismatchError
 from squall.sim.stock.memory_file import MemoryFile
 from squall.sim.stock.waits import Operation
 from squall.sim.stock.worker import NativeWorker

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from squall.sim.scripts.findings import Findings
 from squall.sim.stock.cluster import NativeCluster
-from squall.sim.stock.findings import Findings
 from squall.sim.stock.groups import Groups
 from squall.sim.stock.rounds import Rounds
 from squall.sim.stock.worker import NativeWorker

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from squall.sim.scripts.findings import Findings
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.digests import Elements
-from squall.sim.stock.findings import Findings
 from squall.sim.stock.results_guest import Told
 from squall.sim.stock.worker import NativeWorker
 

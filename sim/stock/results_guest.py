@@ -22,7 +22,7 @@ _IN_PLACE = ("all_reduce", "reduce", "broadcast", "send")
 
 
 class Told(NamedTuple):
-    """By one member: what its call was about (see ``_agreed`` of sim/stock/group_guest.py), the smallest relative
+    """By one member: what its call was about (:attr:`Operation.agreed` of sim/scripts/collectives.py), the smallest relative
     difference of its numbers (0: they are exact), what it gave and what it got, in parts; ``least``: the
     smallest number that it has, near which differences are no smaller."""
 

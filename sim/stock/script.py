@@ -28,12 +28,12 @@ from squall.sim.scenario import CommandLine, Scenario, Script
 from squall.sim.scripts import ranks
 from squall.sim.scripts.compat.errors import Uncaught
 from squall.sim.scripts.compat.process import FIRST_PID
+from squall.sim.scripts.findings import Findings, FoundError
 from squall.sim.scripts.hints import hint, hint_for_size, hint_for_usage
 from squall.sim.scripts.repeated import leave_out_repeated
 from squall.sim.scripts.rounds import marshalled
 from squall.sim.stock.children import Children
 from squall.sim.stock.cluster import NativeCluster
-from squall.sim.stock.findings import Findings, FoundError
 from squall.sim.stock.gradients import PassLog, summarise
 from squall.sim.stock.groups import Groups
 from squall.sim.stock.joining import Joining

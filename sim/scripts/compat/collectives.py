@@ -3,7 +3,7 @@ members send each other copies of tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,13 +20,14 @@ from squall.sim.scripts.compat.work import Work, copy, in_background
 
 
 def _collective(
-    kind: str,
+    operation: Operation,
     group: Any,
     contribution: Any,
     finish: Callable[[Group, list[Any]], Any],
-    async_op: bool,
+    async_op: bool = False,
+    args: Sequence[Any] = (),
 ) -> Work | None:
-    """Give ``contribution``, get everybody's, and let ``finish`` put the result in its place.
+    """What a group's members call with ``args``: give ``contribution``, get everybody's, and let ``finish`` put the result in its place.
 
     The number that members meet under is taken at the call, so that overlapping collectives
     are matched in the order of the calls.
@@ -34,11 +35,12 @@ def _collective(
     if group is not None and not isinstance(group, Group) and group == groups.NON_MEMBER:
         return None
     own = resolve(group)
-    number = own.next_number()
-    operation = own.operation(kind, number, own.put(kind, number, contribution))
+    number, kind = own.next_number(), operation.kind
+    own.compare(operation, number, args)
+    begun = own.operation(kind, number, own.put(kind, number, contribution))
 
     def end() -> None:
-        with operation:
+        with begun:
             finish(own, own.take(number))
 
     if async_op:
@@ -76,7 +78,7 @@ def _method(what: str, options: Mapping[str, str]) -> Callable[..., Work | None]
                 contributions = [parts[own.rank()] for parts in contributions]
             operation.finish({src: sent for src, sent in enumerate(contributions) if sent})
 
-        return _collective(operation.kind, own, contribution, finish, opts.asyncOp)
+        return _collective(operation, own, contribution, finish, opts.asyncOp, given)
 
     return method
 
@@ -86,11 +88,11 @@ def _copies(tensors: list[Tensor]) -> list[Tensor]:
 
 
 def _barrier(own: Group, opts: Any) -> Work | None:
-    return _collective("barrier", own, True, lambda own, values: None, opts.asyncOp)
+    return _collective(Operation("barrier"), own, True, lambda own, values: None, opts.asyncOp)
 
 
 def _monitored_barrier(own: Group, timeout: Any, wait_all_ranks: bool) -> None:
-    _collective("barrier", own, True, lambda own, values: None, False)
+    _collective(Operation("monitored_barrier"), own, True, lambda own, values: None)
 
 
 _OP, _ROOT = {"op": "reduceOp"}, {"root": "rootRank"}
@@ -129,7 +131,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
     def finish(_: Group, parcels: list[Parcel]) -> None:
         object_list[:] = [parcel.open() for parcel in parcels]
 
-    _collective("all_gather_object", group, _parcel(obj), finish, False)
+    _collective(Operation("all_gather_object"), group, _parcel(obj), finish)
 
 
 def gather_object(
@@ -145,7 +147,7 @@ def gather_object(
         if own.rank() == root and object_gather_list is not None:
             object_gather_list[:] = [parcel.open() for parcel in parcels]
 
-    _collective("gather_object", group, _parcel(obj), finish, False)
+    _collective(Operation("gather_object"), group, _parcel(obj), finish)
 
 
 def broadcast_object_list(
@@ -164,13 +166,8 @@ def broadcast_object_list(
             object_list[:] = sent.open()
 
     is_root = resolve(group).rank() == root
-    _collective(
-        "broadcast_object_list",
-        group,
-        _parcel(list(object_list)) if is_root else None,
-        finish,
-        False,
-    )
+    given = _parcel(list(object_list)) if is_root else None
+    _collective(Operation("broadcast_object_list"), group, given, finish)
 
 
 def scatter_object_list(
@@ -187,7 +184,7 @@ def scatter_object_list(
 
     is_root = resolve(group).rank() == root
     parcels = [_parcel(obj) for obj in scatter_object_input_list or ()] if is_root else []
-    _collective("scatter_object_list", group, parcels, finish, False)
+    _collective(Operation("scatter_object_list"), group, parcels, finish)
 
 
 globals().update(rebound.NAMES)

@@ -10,9 +10,12 @@ from torch import Tensor
 from squall.real.rpc.message_type import MessageType
 from squall.real.rpc.store import Store
 from squall.sim.scripts.compat.carry import Parcel
+from squall.sim.scripts.ledger import Ledger
 from squall.sim.world.network import Network
 from squall.sim.world.pieces import POINT_TO_POINT, Connections, Piece, Tag
 
+#: the name of the first group
+DEFAULT = "default_pg"
 #: collectives in which members give each other parts
 IN_PARTS = ("scatter", "reduce_scatter", "all_to_all", "scatter_object_list")
 #: bytes of what is no tensor
@@ -33,6 +36,7 @@ class GroupMessages:
         self._store = store
         self._name = name
         self._size = len(ranks)
+        self.ledger = Ledger("0" if name == DEFAULT else name, len(ranks))
         places = dict(enumerate(ranks))
         own = Store(network.runtime)  # members of several groups are at the same places
         self._connections: Connections[_Value] = Connections(network, own, self, places)

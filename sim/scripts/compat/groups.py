@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
+from functools import cache
 from types import FrameType
 from typing import Any
 
@@ -18,16 +21,20 @@ from squall.real.rpc.rendezvous import store_key
 from squall.real.rpc.store import Store, StoreClosedError, StoreTimeoutError
 from squall.real.tracing import OPERATION_ENDED, OPERATION_STARTED
 from squall.real.worker import current_worker
-from squall.sim.scripts.collectives import Operations
+from squall.sim.scripts.call import Call
+from squall.sim.scripts.call_names import Registered, names
+from squall.sim.scripts.collectives import Operation, Operations
 from squall.sim.scripts.compat import stores
-from squall.sim.scripts.compat.group_messages import GroupMessages
+from squall.sim.scripts.compat.group_messages import DEFAULT, GroupMessages
 from squall.sim.scripts.compat.process import current_process_or_none, meeting
+from squall.sim.scripts.ledger import MismatchError
 from squall.sim.scripts.made import forget, note, over
 from squall.sim.world.network import Network
+from squall.sim.world.places import line_of
 from squall.sim.world.stack_reading import Rank, Reading, Thread, reads
 from squall.sim.world.stuck import stalled
 
-_GROUPS = "process groups"
+_GROUPS, _REGISTERED = "process groups", "registered"
 DEFAULT_TIMEOUT_S = 1800.0
 #: the key of a message between two members, with its tag
 _SENT = re.compile(r"/sent/\d+/(\d+)/\d+$")
@@ -138,6 +145,23 @@ class Group:
             self.store.delete(key)
         return values
 
+    def compare(self, operation: Operation, number: int, args: Sequence[Any]) -> None:
+        """What this member calls, with ``args``, with what the others call under that number. The run ends if that does
+        not go together, unless it is to go on."""
+        process = current_process_or_none()
+        if process is None:
+            return
+        frame, now_s = sys._getframe(1), process.group.runtime.env.now
+        gives, takes = operation.parts or ((), ())
+        call = Call(
+            self._rank, operation.kind, number, operation.agreed, line_of(frame), now_s, gives, takes,
+            names(frame, args, registered()),
+        )  # fmt: skip
+        try:
+            self.messages.ledger.note(call)
+        except MismatchError as error:
+            process.group.found("mismatch", str(error))
+
     def operation(self, kind: str, number: int, size_bytes: int) -> AbstractContextManager[None]:
         """One that sends so much has begun; to be entered until it ends."""
         emit = current_worker().tracer.emit
@@ -169,6 +193,17 @@ def _waits(thread: Thread, frame: FrameType) -> Reading:
     if (sent := _SENT.search(frame.f_locals["key"])) is not None:
         what = f"a message of rank {rank} with tag {sent[1]}"
     return Reading("collective", what, "", (Rank(rank),))
+
+
+@cache
+def registered() -> Registered:
+    """Those that the processes of scripts have registered since this was first asked for."""
+
+    def counts() -> Counter[str] | None:
+        process = current_process_or_none()
+        return None if process is None else process.locals.setdefault(_REGISTERED, Counter())
+
+    return Registered(counts)
 
 
 class _Groups:
@@ -267,7 +302,7 @@ def init_process_group(
         worker.id = rank
     known.default = Group(
         own,
-        "default_pg",
+        DEFAULT,
         range(world_size),
         rank,
         str(backend or "gloo").lower(),

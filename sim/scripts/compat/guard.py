@@ -25,7 +25,7 @@ from torch.distributed import distributed_c10d
 
 from squall.real.own_files import OWN_FILES
 from squall.sim.scripts.compat import collectives
-from squall.sim.scripts.compat.groups import Group
+from squall.sim.scripts.compat.groups import Group, registered
 from squall.sim.scripts.compat.process import current_process, current_process_or_none
 from squall.sim.world.places import place_of
 
@@ -98,6 +98,7 @@ def nothing_real() -> Iterator[None]:
 def _install() -> None:
     """For as long as the interpreter lives, as hooks do."""
     sys.addaudithook(_hook)
+    registered()
     put: dict[Any, Callable[..., Any]] = {}
     for name, what in _COMPILED.items():
         compiled: Any = getattr(c10d, name, None)

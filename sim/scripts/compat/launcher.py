@@ -28,6 +28,7 @@ from squall.sim.scripts.compat.errors import Uncaught
 from squall.sim.scripts.compat.process import OWN_RANK, ProcessTable, SimProcess
 from squall.sim.scripts.compat.program import Program
 from squall.sim.scripts.compat.torches import PRIVATE, SUBSTITUTES
+from squall.sim.scripts.findings import Findings
 from squall.sim.scripts.hints import hint, hint_for_size, hint_for_usage
 from squall.sim.scripts.installed import Installed
 from squall.sim.world.isolation import TorchIsolation
@@ -103,6 +104,7 @@ class Launcher:
             stdout=stdout or sys.stdout,
             stderr=stderr or sys.stderr,
             chance_seed=chance_seed,
+            findings=Findings(go_on=script.go_on),
         )
         self.table.on_end = self._ended
         self.table.on_join = self._joining

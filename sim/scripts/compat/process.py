@@ -27,6 +27,7 @@ from squall.sim.scripts.compat.errors import (
     usage_of,
 )
 from squall.sim.scripts.compat.modules import CHILD_MAIN, MAIN, ModuleSpace
+from squall.sim.scripts.findings import Findings, FoundError
 from squall.sim.scripts.generators import streams, torch_seed
 from squall.sim.scripts.made import kept
 from squall.sim.scripts.rounds import compiled
@@ -483,10 +484,19 @@ class ProcessTable:
     operations: int = 0
     #: as Run.stall
     stall: Stall | None = None
+    findings: Findings = field(default_factory=Findings)
     #: whether each process has a working directory of its own
     has_folders: bool = False
     #: what is to be done when the run is over
     at_the_end: ExitStack = field(default_factory=ExitStack)
+
+    def found(self, outcome: str, text: str) -> None:
+        """Something is wrong in the script's process groups: the run ends, unless it is to go on."""
+        try:
+            self.findings.note(outcome, text)
+        except FoundError as error:
+            self.runtime.fail(error)
+            self.runtime.event("the end of the run").wait()
 
     def folder(self) -> str | None:
         """The working directory of a new process; None: that of all."""

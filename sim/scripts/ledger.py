@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from squall.sim.stock.call import Call
-from squall.sim.stock.call_order import CallOrder, told
+from squall.sim.scripts.call import Call
+from squall.sim.scripts.call_order import CallOrder, told
 
 
 class MismatchError(RuntimeError):
@@ -20,7 +20,7 @@ class MismatchError(RuntimeError):
 class Ledger:
     """Of one group of ``size`` members."""
 
-    number: int
+    name: str
     size: int
     #: by number of the call, until all members have called
     _calls: dict[int, list[Call]] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Ledger:
         for sequence, calls in sorted(self._calls.items()) if self.left else ():
             for rank in sorted(self.left - {call.rank for call in calls}):
                 return (
-                    f"collective {sequence} of process group {self.number}: {calls[0]}; rank {rank} "
+                    f"collective {sequence} of process group {self.name}: {calls[0]}; rank {rank} "
                     "leaves the group without it"
                 )
         return ""
@@ -53,11 +53,11 @@ class Ledger:
             differs = call.differs(other)
             if differs:
                 raise MismatchError(
-                    f"collective {sequence} of process group {self.number} differs in {differs}: "
+                    f"collective {sequence} of process group {self.name} differs in {differs}: "
                     f"{other}; {call}"
                 )
         if len(calls) == self.size and (rows := self._order.note(calls)):
             raise MismatchError(
-                f"collectives of process group {self.number} are called in another order: "
+                f"collectives of process group {self.name} are called in another order: "
                 + "; ".join(map(told, rows))
             )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from squall.sim.stock.call import Call, Frame
+from squall.sim.scripts.call import Call, Frame
 
 #: what becomes of equal calls in another order: other things are put together. Of what is gathered each member
 #: gives what it likes.

@@ -1,8 +1,7 @@
-"""Inside a process of a script on the engine ``torch``: which call of the script an operation comes from, and what its
-tensor is called there.
+"""Inside a process of a script: which call of the script an operation comes from, and what its tensor is called there.
 
 Members of a group that call the same collectives in another order give other tensors to one, which size and
-type need not show (sim/stock/call_order.py).
+type need not show (sim/scripts/call_order.py).
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import linecache
 import weakref
 from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import islice
 from types import CodeType, FrameType
@@ -18,26 +18,28 @@ from typing import Any
 from torch import Tensor
 from torch.nn.modules import module as modules
 
-from squall.sim.stock.call import Frame, Names
+from squall.sim.scripts.call import Frame, Names
 from squall.sim.world.places import frames_of, is_library
 
 
 class Registered:
-    """The parameters and buffers of modules, those of one class and name by the order of their registration."""
+    """The parameters and buffers of modules, those of one class and name by the order of their registration.
+    ``counts``: how many there are of each in the process that asks; None if that is none of a script's."""
 
-    def __init__(self) -> None:
+    def __init__(self, counts: Callable[[], Counter[str] | None]) -> None:
+        self._counts = counts
         self._names: dict[int, tuple[weakref.ref[Any], str]] = {}
-        self._counts: Counter[str] = Counter()
         modules.register_module_parameter_registration_hook(self._register)
         modules.register_module_buffer_registration_hook(self._register)
 
     def _register(self, module: Any, name: str, tensor: Any) -> None:
-        if isinstance(tensor, Tensor):
+        counts = self._counts()
+        if isinstance(tensor, Tensor) and counts is not None:
             key = id(tensor)
             ends = weakref.ref(tensor, lambda _: self._names.pop(key, None))
             about = f"{type(module).__name__}.{name}"
-            self._counts[about] += 1
-            self._names[key] = ends, f"{about} (number {self._counts[about]})"
+            counts[about] += 1
+            self._names[key] = ends, f"{about} (number {counts[about]})"
 
     def name(self, tensor: Tensor) -> str:
         if id(tensor) in self._names:
@@ -48,8 +50,10 @@ class Registered:
         return ""
 
 
-def names(frame: FrameType | None, tensor: Any, registered: Registered) -> Names:
-    """Of the operation that a stack of frames, the innermost first, has called about ``tensor``."""
+def names(frame: FrameType | None, args: Sequence[Any], registered: Registered) -> Names:
+    """Of the operation that a stack of frames, the innermost first, has called with ``args``: of the first of the
+    tensors among them."""
+    tensor = _subject(args)
     stack: list[Frame] = []
     variables: dict[str, None] = {}
     for each in frames_of(frame):
@@ -58,6 +62,13 @@ def names(frame: FrameType | None, tensor: Any, registered: Registered) -> Names
             variables |= {name: None for name, it in each.f_locals.items() if it is tensor}
     name = registered.name(tensor) if isinstance(tensor, Tensor) else ""
     return Names(tuple(reversed(stack)), tuple(variables), name)
+
+
+def _subject(args: Sequence[Any]) -> Any:
+    given: Any = next((each for each in args[1::-1] if isinstance(each, list | Tensor)), None)
+    while isinstance(given, list):
+        given = given[0] if given else None
+    return given
 
 
 @cache
