@@ -236,10 +236,10 @@ def test_equal_calls_in_another_order_are_told(
     assert told.count("script.py:14: ") == 2
 
 
-def test_equal_calls_may_come_from_other_lines(tmp_path: Path) -> None:
+def test_equal_calls_may_come_from_other_lines(tmp_path: Path, engine: EngineName) -> None:
     script, printed = tmp_path / "script.py", io.StringIO()
     script.write_text(MISMATCH.format(calls=TENSORS + IN_ORDER), encoding="utf-8")
-    run = run_file(script, workers=2, engine="torch", stdout=printed, stderr=printed)
+    run = run_file(script, workers=2, engine=engine, stdout=printed, stderr=printed)
     assert (run.outcome, run.found) == ("ok", {})
     assert printed.getvalue().count("went on") == 2
 
@@ -271,10 +271,14 @@ def test_operations_are_in_the_pictures(tmp_path: Path) -> None:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("calls", STALLS)
-def test_who_waits_for_whom_is_told_of_what_cannot_end(tmp_path: Path, calls: str) -> None:
+def test_who_waits_for_whom_is_told_of_what_cannot_end(
+    tmp_path: Path, calls: str, engine: EngineName
+) -> None:
+    if engine == "port" and STALLS[calls][0] == "deadlock":
+        pytest.skip("on the port a sender does not wait for its receiver")
     script, printed = tmp_path / "script.py", io.StringIO()
     script.write_text(MISMATCH.format(calls=calls), encoding="utf-8")
-    run = run_file(script, workers=2, engine="torch", stdout=printed, stderr=printed)
+    run = run_file(script, workers=2, engine=engine, stdout=printed, stderr=printed)
     outcome, told = STALLS[calls]
     assert run.stall is not None and run.outcome == run.stall.outcome == outcome
     lines = "\n".join(run.stall.lines)

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as real_distributed
 
+from squall.model.events.run import Stall
 from squall.real.future import Future
 from squall.real.rpc.rendezvous import store_key
 from squall.real.rpc.store import Store, StoreClosedError, StoreTimeoutError
@@ -26,7 +27,7 @@ from squall.sim.scripts.call_names import Registered, names
 from squall.sim.scripts.collectives import Operation, Operations
 from squall.sim.scripts.compat import stores
 from squall.sim.scripts.compat.group_messages import DEFAULT, GroupMessages
-from squall.sim.scripts.compat.process import current_process_or_none, meeting
+from squall.sim.scripts.compat.process import SimProcess, current_process_or_none, meeting
 from squall.sim.scripts.ledger import MismatchError
 from squall.sim.scripts.made import forget, note, over
 from squall.sim.world.network import Network
@@ -76,9 +77,9 @@ class Group:
         assert isinstance(worker.world, Network), "scripts run on a simulated one"
         messages = GroupMessages(worker.world, store, name, ranks)
         self.messages: GroupMessages = store.first("messages", messages)
-        process = current_process_or_none()
-        if process is not None:
-            process.at_end.append(self.leave)
+        self._process = current_process_or_none()
+        if self._process is not None:
+            self._process.at_end.append(self.leave)
         self.messages.open(rank)
         store.set(f"here/{rank}", True)
         for member in range(self.size()):
@@ -131,7 +132,15 @@ class Group:
 
     def leave(self) -> None:
         """Members that wait for this one learn that it has gone."""
+        if self._process is not None and not self._process.exit_code:
+            self.messages.ledger.left.add(self._rank)
+            self._miss(self._process)
         self.messages.close(self._rank)
+
+    def _miss(self, process: SimProcess) -> None:
+        """Whether a member has left by itself without a call of others."""
+        if missed := self.messages.ledger.missed():
+            process.group.stall = Stall("mismatch", [missed])
 
     def put(self, kind: str, number: int, value: Any) -> int:
         """Give all members ``value``: how many bytes are sent."""
@@ -148,7 +157,7 @@ class Group:
     def compare(self, operation: Operation, number: int, args: Sequence[Any]) -> None:
         """What this member calls, with ``args``, with what the others call under that number. The run ends if that does
         not go together, unless it is to go on."""
-        process = current_process_or_none()
+        process = self._process
         if process is None:
             return
         frame, now_s = sys._getframe(1), process.group.runtime.env.now
@@ -161,6 +170,7 @@ class Group:
             self.messages.ledger.note(call)
         except MismatchError as error:
             process.group.found("mismatch", str(error))
+        self._miss(process)
 
     def operation(self, kind: str, number: int, size_bytes: int) -> AbstractContextManager[None]:
         """One that sends so much has begun; to be entered until it ends."""
