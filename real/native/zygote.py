@@ -1,14 +1,16 @@
 """A process that has imported torch and is copied for every worker: ``python -m squall.real.native.zygote``.
 
-A copy can be such a process itself, of which more has been imported (:func:`serve`). It has one thread and never a second, so that a copy of it is sound. The coordinator sends it one
-JSON object a request, with file descriptors beside it, and reads one for each:
+A copy can be such a process itself, of which more has been imported (:func:`serve`). It has one
+thread and never a second, so that a copy of it is sound. First it says that it is ready, how many threads it
+has and which torch, or which module is missing. Then the coordinator sends it one JSON object a request, with file
+descriptors beside it, and reads one for each:
 
 ``{"do": "fork", "entry": "module:function", "folder": …}`` and three descriptors (the link to the coordinator,
 standard output, standard error) -> ``{"pid": …}``. The copy calls the entry with the link, in that folder.
 ``{"do": "reap", "pid": …}`` -> ``{"status": …}`` when it has ended, as ``os.waitstatus_to_exitcode``
 gives it.
 
-Before the first of these it says that it is ready, how many threads it has, and which torch; or a module that is missing. Whoever loses its parent is killed by the kernel: a copy with the zygote, the zygote with the
+Whoever loses its parent is killed by the kernel: a copy with the zygote, the zygote with the
 coordinator.
 """
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import select
 import time
+from pathlib import Path
 
 import pytest
 
@@ -61,6 +62,21 @@ def test_processes_begin_before_they_are_asked_for_and_their_end_is_not_waited_f
         assert len(pids - {0}) >= 4
         assert second.pid != third.pid
     assert all(map(ends, pids - {0}))
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+
+
+@pytest.mark.usefixtures("compiled_engine")
+def test_torch_is_imported_once_for_all() -> None:
+    zygotes = [shared_zygote(PROGRAMS), shared_zygote(("squall.sim.stock.guest",))]
+    workers = [zygote.fork(_ENTRY, rank=0) for zygote in zygotes]
+    first, other = (parent(worker.pid) for worker in workers)
+    assert first != other and parent(first) == parent(other)
+    assert parent(parent(first)) == os.getpid()
+    for zygote, worker in zip(zygotes, workers, strict=True):
+        assert zygote.kill(worker) == -9
 
 
 @pytest.mark.usefixtures("compiled_engine")
