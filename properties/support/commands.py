@@ -17,7 +17,7 @@ from squall.properties.support.command_server import Commands, counts_at_the_sta
 from squall.properties.support.paths import ROOT
 from squall.sim.cli.starting import NEVER, PROGRESS
 
-TIMEOUT_S = 240
+TIMEOUT_S = 480
 
 
 def squall(*words: str, **env: str) -> subprocess.CompletedProcess[str]:

@@ -31,6 +31,6 @@ def run_copy(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=480,
         check=False,
     )
