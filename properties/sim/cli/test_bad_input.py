@@ -6,7 +6,6 @@ Every field of scenario and plan files, and every option that takes a value.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import fields
 from itertools import count
