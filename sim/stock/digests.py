@@ -34,7 +34,7 @@ def without_modes() -> AbstractContextManager[object]:
 
 def digest(tensor: Any) -> int:
     """Equal elements, equal digests."""
-    dense = _dense(tensor if type(tensor) in _PLAIN else getattr(tensor, "_local_tensor", tensor))
+    dense = dense_of(tensor if type(tensor) in _PLAIN else getattr(tensor, "_local_tensor", tensor))
     # The zygote has loaded it.
     value: int = sys.modules["squall_agent"].digest(dense.data_ptr(), dense.nbytes)
     return value
@@ -42,13 +42,13 @@ def digest(tensor: Any) -> int:
 
 def content(tensor: Any) -> bytes:
     """Its elements, one behind the other."""
-    dense = _dense(tensor)
+    dense = dense_of(tensor)
     return ctypes.string_at(dense.data_ptr(), size) if (size := dense.nbytes) else b""
 
 
 def elements(tensor: Any, every: int, begin: int = 0, end: int | None = None) -> Elements:
     """Every so many of them, of all or of those between."""
-    dense = _dense(tensor)
+    dense = dense_of(tensor)
     if dense.dtype in _WITHOUT_NUMPY:
         dense = dense.float()
     name = _name(dense.dtype)
@@ -63,9 +63,10 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _dense(tensor: Any) -> Any:
+def dense_of(tensor: Any) -> Any:
+    """Its elements, one behind the other: the tensor itself if they lie so."""
     if tensor.layout != torch.strided or not tensor.is_cpu:
-        tensor = tensor.detach().cpu().to_dense()
+        tensor = tensor.detach().cpu().todense_of()
     if tensor.is_conj() or tensor.is_neg():
         tensor = tensor.detach().resolve_conj().resolve_neg()
     return tensor if tensor.is_contiguous() else tensor.detach().contiguous()

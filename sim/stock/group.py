@@ -9,14 +9,14 @@ from typing import Any, Protocol
 from squall.real.rpc.message_type import MessageType
 from squall.sim.scripts.ledger import Ledger
 from squall.sim.stock.ahead import When
-from squall.sim.stock.memory_file import MemoryFile
+from squall.sim.stock.memory_file import LentFile
 from squall.sim.stock.worker import NativeWorker
 from squall.sim.world import pieces
 from squall.sim.world.pieces import POINT_TO_POINT, Connections, Tag
 from squall.sim.world.primitives import SimTimer
 
 #: large tensors of one lie in a file in memory
-Piece = pieces.Piece[MemoryFile]
+Piece = pieces.Piece[LentFile]
 
 #: what has no number that all members count, or is asked for several times by one of them
 NOT_NOTED = (POINT_TO_POINT, "monitored_barrier")
@@ -58,7 +58,7 @@ class Group:
     """Told by its connections what has come, and tells ``groups``."""
 
     #: made when all members have come
-    connections: Connections[MemoryFile]
+    connections: Connections[LentFile]
 
     def __init__(self, groups: Listener, number: int, size: int) -> None:
         self._groups = groups

@@ -24,6 +24,7 @@ from squall.sim.scripts.call import Names
 from squall.sim.scripts.call_names import Registered, names
 from squall.sim.scripts.collectives import Operation, Operations, Values
 from squall.sim.stock.group_events import Event, events
+from squall.sim.stock.memory_file import LentFiles
 from squall.sim.stock.packed import Packed, unpacked
 from squall.sim.stock.results_guest import Taken, Told
 from squall.sim.stock.store_guest import meet
@@ -46,7 +47,9 @@ def install(here: Here) -> None:
     group: Any = importlib.import_module("squall_agent").Group
     group.__name__ = group.__qualname__ = "ProcessGroupGloo"
     group.set_factory(
-        functools.partial(Member, here, Registered(functools.partial(_same, Counter())))
+        functools.partial(
+            Member, here, Registered(functools.partial(_same, Counter())), LentFiles(), {}
+        )
     )
     for name in ("torch.distributed", "torch.distributed.distributed_c10d"):
         vars(importlib.import_module(name))["ProcessGroupGloo"] = group
@@ -75,6 +78,8 @@ class Member:
         self,
         here: Here,
         registered: Registered,
+        files: LentFiles,
+        known: dict[int, Tensor],
         store: Any,
         rank: int,
         size: int,
@@ -82,6 +87,9 @@ class Member:
     ) -> None:
         self._here = here
         self._registered = registered
+        self._files = files
+        #: files of others that are mapped, by their numbers
+        self._known = known
         self._rank = rank
         self._size = size
         self._others = [member for member in range(size) if member != rank]
@@ -129,7 +137,8 @@ class Member:
                     work.set_source(next(iter(got)))
                 try:
                     values = {
-                        src: unpacked(pickle.loads(data), path) for src, (data, path) in got.items()
+                        src: unpacked(pickle.loads(data), path, self._known)
+                        for src, (data, path) in got.items()
                     }
                     if operation.own is not None:
                         values[self._rank] = packed[id(operation.own)].tensors()
@@ -218,8 +227,11 @@ class Member:
         operation = call.operation
         sent, own = operation.pieces, operation.own
         values = {id(each): each for each in (*sent.values(), *([] if own is None else [own]))}
-        packed = {key: Packed(each) for key, each in values.items()}
-        data = {key: pickle.dumps(packed[key].parts) for key in set(map(id, sent.values()))}
+        packed = {key: Packed(each, self._files) for key, each in values.items()}
+        data = {
+            key: (pickle.dumps(packed[key].parts), packed[key].lent())
+            for key in set(map(id, sent.values()))
+        }
         question = (
             "group do",
             self._number,
@@ -229,7 +241,7 @@ class Member:
             operation.parts,
             call.place,
             call.names,
-            {dst: (data[id(each)], packed[id(each)].fd) for dst, each in sent.items()},
+            {dst: data[id(each)] for dst, each in sent.items()},
             operation.wants,
             operation.tells,
             operation.readers,

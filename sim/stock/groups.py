@@ -21,7 +21,7 @@ from squall.sim.scripts.ledger import MismatchError
 from squall.sim.stock.ahead import When
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.group import ANY, NOT_NOTED, Group, Piece, Wait, named
-from squall.sim.stock.memory_file import MemoryFile
+from squall.sim.stock.memory_file import LentFile
 from squall.sim.stock.waits import Operation
 from squall.sim.stock.worker import NativeWorker
 from squall.sim.world.pieces import POINT_TO_POINT, Connections, Tag
@@ -128,12 +128,11 @@ class Groups:
         )
         group, runtime = self._groups[number], self._cluster.runtime
         files = {
-            fd: MemoryFile(worker.process.pid, fd) if fd is not None else None
-            for fd in {fd for _, fd in pieces.values()}
+            lent: None if lent is None else LentFile(worker.process.pid, *lent)
+            for lent in {lent for _, lent in pieces.values()}
         }
         size_bytes = sum(
-            len(data) + (0 if (file := files[fd]) is None else file.size_bytes)
-            for data, fd in pieces.values()
+            len(data) + (0 if lent is None else lent[1]) for data, lent in pieces.values()
         )
         worker.tracer.emit(OPERATION_STARTED, number, rank, *named(tag), size_bytes)
         if tag[0] not in NOT_NOTED:
@@ -141,8 +140,8 @@ class Groups:
             now_s = runtime.now()
             self._note(group, Call(rank, tag[0], tag[1], agreed, place, now_s, gives, takes, names))
         type = MessageType.SEND if tag[0] == POINT_TO_POINT else MessageType.COLLECTIVE
-        for dst, (data, fd) in pieces.items():
-            group.send(rank, dst, type, tag, data, files[fd])
+        for dst, (data, lent) in pieces.items():
+            group.send(rank, dst, type, tag, data, files[lent])
         for src in tells:
             group.send(rank, src, MessageType.NOTICE, tag)
         wait = Wait(

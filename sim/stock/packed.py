@@ -10,44 +10,69 @@ import torch
 from torch import Tensor
 
 from squall.sim.stock.digests import content
-from squall.sim.stock.memory_file import append, is_large, mapped
+from squall.sim.stock.memory_file import LentFiles, OwnFile, is_large, mapped, next_place
 
 
 class Packed:
-    """Tensors as they are now, the elements of large ones in a file in memory, ``fd``, if there are any."""
+    """Tensors as they are now, the elements of large ones in a file in memory, ``fd``, if there are any, of
+    ``size_bytes``."""
 
-    def __init__(self, tensors: list[Tensor]) -> None:
+    def __init__(self, tensors: list[Tensor], files: LentFiles | None = None) -> None:
+        """``files``: of which the file is one; None if it is one of its own."""
         self.parts: list[tuple[torch.dtype | None, tuple[int, ...], Any]] = []
-        self.fd: int | None = None
-        at = 0
+        self.size_bytes, self._files = 0, files
+        large: list[tuple[Tensor, int]] = []
         for tensor in tensors:
             shape = tuple(tensor.shape)
             if tensor.layout == torch.sparse_coo:
                 sparse = tensor.detach().coalesce()
                 self.parts.append((None, shape, [_raw(sparse.indices()), _raw(sparse.values())]))
             elif is_large(tensor):
-                self.fd = os.memfd_create("squall") if self.fd is None else self.fd
+                at = next_place(self.size_bytes)
                 self.parts.append((tensor.dtype, shape, at))
-                at = append(self.fd, tensor, at)
+                large.append((tensor, at))
+                self.size_bytes = at + tensor.nbytes
             else:
                 self.parts.append(_raw(tensor))
+        self._file: OwnFile | None = None
+        if large:
+            size = self.size_bytes
+            self._file = OwnFile(size) if files is None else files.take(size)
+        for tensor, at in large:
+            assert self._file is not None
+            self._file.write(tensor, at)
+
+    @property
+    def fd(self) -> int | None:
+        return None if self._file is None else self._file.fd
+
+    def lent(self) -> tuple[int, int] | None:
+        """What another process needs to read the file, if there is one: it is lent from now on."""
+        if self._file is None or self._files is None:
+            return None
+        self._files.lend(self._file)
+        return self._file.fd, self.size_bytes
 
     def tensors(self) -> list[Tensor]:
-        """Copies of them, until it is closed."""
-        return unpacked(self.parts, None if self.fd is None else f"/proc/self/fd/{self.fd}")
+        """Those that were packed, until it is closed; nobody may write to them."""
+        return _tensors(self.parts, None if self._file is None else self._file.memory)
 
     def close(self) -> None:
-        if self.fd is not None:
-            os.close(self.fd)
+        if self._file is not None and self._files is not None:
+            self._files.give_back(self._file)
+        elif self._file is not None:
+            self._file.close()
 
 
 def _raw(tensor: Tensor) -> tuple[torch.dtype, tuple[int, ...], bytes]:
     return tensor.dtype, tuple(tensor.shape), content(tensor)
 
 
-def unpacked(parts: list[Any], path: str | None) -> list[Tensor]:
-    """From the parts, and where the file is."""
-    return _tensors(parts, None if path is None else mapped(path))
+def unpacked(
+    parts: list[Any], path: str | None, known: dict[int, Tensor] | None = None
+) -> list[Tensor]:
+    """From the parts, and where the file is. ``known``: see :func:`mapped`."""
+    return _tensors(parts, None if path is None else mapped(path, known))
 
 
 def _tensors(parts: list[Any], memory: Tensor | None) -> list[Tensor]:

@@ -113,6 +113,7 @@ class ScriptGuest:
     def serve_gradients_read(self) -> None:
         """The coordinator has them: what they lie in is given back."""
         self._given.close()
+        self._given = Packed([])
 
     def serve_stacks(self) -> list[Any]:
         from squall.sim.stock.stacks import stacks
