@@ -52,7 +52,7 @@ class Piece(Message, Generic[C]):
 
     def copy(self) -> Piece[C]:
         # Bytes are shared safely: nobody can write to them.
-        copy = Piece[C](self.type, self.payload, src=self.src, dst=self.dst, about=self.about)
+        copy: Piece[C] = Piece(self.type, self.payload, src=self.src, dst=self.dst, about=self.about)
         copy.tag, copy.at, copy.content = self.tag, self.at, self.content
         return copy
 
@@ -119,7 +119,7 @@ class Connections(Generic[C]):
     ) -> tuple[float | None, Piece[C]]:
         """Returns when it arrives, None if that is not certain, and what was sent."""
         ends = self._places[src], self._places[dst]
-        piece = Piece[C](type, data, src=ends[0], dst=ends[1], about=about)
+        piece: Piece[C] = Piece(type, data, src=ends[0], dst=ends[1], about=about)
         piece.tag, piece.at, piece.content = tag, self._sent[src, dst, tag], content
         if type is MessageType.SEND:
             self._sent[src, dst, tag] += 1
