@@ -248,3 +248,61 @@ class Operations:
 
         tells = [] if src < 0 else [src]
         return Operation(POINT_TO_POINT, tensors, wants=[src], tells=tells, finish=finish)
+
+
+def too_late(what: str, timeout_s: float) -> str:
+    """What gloo says of a ``send`` or ``recv`` operation that is not over in time."""
+    return (
+        "[/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc] Timed out waiting "
+        f"{round(timeout_s * 1000)}ms for {what} operation to complete"
+    )
+
+
+def hear_of_all(
+    rank: int,
+    size: int,
+    timeout_s: float,
+    wait_all_ranks: bool,
+    now: Callable[[], float],
+    done: Callable[[list[int], list[int], float], str | None],
+) -> None:
+    """A monitored barrier as ProcessGroupGloo has it: rank 0 hears of each other one, and lets them go on. ``done`` tells members that this one
+    is there, and waits for others so many seconds: what went wrong. ``now``: seconds of virtual time.
+
+    Raises RuntimeError on rank 0 that names who did not come (the first one, or all), or that no time is left.
+    """
+    if rank != 0:
+        problem = done([0], [0], timeout_s)
+        if problem is not None:
+            raise RuntimeError(
+                f"Rank {rank} successfully reached monitoredBarrier, but received errors "
+                "while waiting for send/recv from rank 0. Please check rank 0 logs for faulty "
+                f"rank.\n Original exception: \n{problem}"
+            )
+        return
+    others = list(range(1, size))
+    limit = f"monitoredBarrier {{}} {round(timeout_s * 1000)} ms"
+    end_s, missing, why = now() + timeout_s, [], ""
+    for member in others:
+        left_s = max(0.0, end_s - now())
+        if left_s or wait_all_ranks:
+            problem = done([], [member], left_s)
+        else:
+            came = ", ".join(map(str, others[: others.index(member)]))
+            problem = f"Rank 0 timed out in {limit.format('after')}.\n" + (
+                f"Successfully processed ranks: {came}"
+                if came
+                else "No ranks successfully processed in monitoredBarrier."
+            )
+        if problem is not None:
+            missing.append(member)
+            if not wait_all_ranks:
+                why = f"\n Original exception: \n{problem}"
+                break
+    if missing:
+        who = ", ".join(map(str, missing))
+        raise RuntimeError(
+            f"[Rank 0]: Rank{'s' if wait_all_ranks else ''} {who} failed to pass "
+            f"{limit.format('in')}{why}"
+        )
+    done(others, [], timeout_s)

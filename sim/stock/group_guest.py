@@ -22,7 +22,7 @@ from torch import Tensor
 from squall.real.native.here import Here
 from squall.sim.scripts.call import Names
 from squall.sim.scripts.call_names import Registered, names
-from squall.sim.scripts.collectives import Operation, Operations, Values
+from squall.sim.scripts.collectives import Operation, Operations, hear_of_all
 from squall.sim.stock.group_events import Event, events
 from squall.sim.stock.memory_file import LentFiles
 from squall.sim.stock.packed import Packed, unpacked
@@ -92,7 +92,6 @@ class Member:
         self._known = known
         self._rank = rank
         self._size = size
-        self._others = [member for member in range(size) if member != rank]
         self._operations = Operations(rank, size)
         self._timeout_s = timeout_ms / 1000
         self._count = 0
@@ -160,47 +159,10 @@ class Member:
         return work
 
     def monitored_barrier(self, timeout_ms: float, wait_all_ranks: bool) -> None:
-        """As ProcessGroupGloo has it: rank 0 hears of each other one, and lets them go on.
-
-        Raises RuntimeError on rank 0 that names who did not come (the first one, or all), or that no time is left.
-        """
-        timeout_s = self._timeout_s if timeout_ms < 0 else timeout_ms / 1000
         self._count += 1
-        token, number = [torch.zeros(1)], self._count
-        if self._rank != 0:
-            problem = self._done(number, {0: token}, [0], timeout_s)
-            if problem is not None:
-                raise RuntimeError(
-                    f"Rank {self._rank} successfully reached monitoredBarrier, but received errors "
-                    "while waiting for send/recv from rank 0. Please check rank 0 logs for faulty "
-                    f"rank.\n Original exception: \n{problem}"
-                )
-            return
-        limit = f"monitoredBarrier {{}} {round(timeout_s * 1000)} ms"
-        end_s, missing, why = self._here.now() + timeout_s, [], ""
-        for member in self._others:
-            left_s = max(0.0, end_s - self._here.now())
-            if left_s or wait_all_ranks:
-                problem = self._done(number, {}, [member], left_s)
-            else:
-                came = ", ".join(map(str, self._others[: self._others.index(member)]))
-                problem = f"Rank 0 timed out in {limit.format('after')}.\n" + (
-                    f"Successfully processed ranks: {came}"
-                    if came
-                    else "No ranks successfully processed in monitoredBarrier."
-                )
-            if problem is not None:
-                missing.append(member)
-                if not wait_all_ranks:
-                    why = f"\n Original exception: \n{problem}"
-                    break
-        if missing:
-            who = ", ".join(map(str, missing))
-            raise RuntimeError(
-                f"[Rank 0]: Rank{'s' if wait_all_ranks else ''} {who} failed to pass "
-                f"{limit.format('in')}{why}"
-            )
-        self._done(number, dict.fromkeys(self._others, token), [], timeout_s)
+        timeout_s = self._timeout_s if timeout_ms < 0 else timeout_ms / 1000
+        done = functools.partial(self._done, self._count)
+        hear_of_all(self._rank, self._size, timeout_s, wait_all_ranks, self._here.now, done)
 
     def look(self) -> None:
         """Whoever polls lets others go on."""
@@ -268,11 +230,14 @@ class Member:
         where = (self._number, self._rank, call.tag, call.place)
         self._here.tell("group over", *where, is_written, told, self._size)
 
-    def _done(self, number: int, pieces: Values, wants: list[int], timeout_s: float) -> str | None:
+    def _done(
+        self, number: int, tells: list[int], wants: list[int], timeout_s: float
+    ) -> str | None:
         """Wait for the end of a part of a monitored barrier, of tokens: what went wrong."""
         token = [torch.zeros(1)]
-        sent, got = len(pieces), len(wants)
-        works = self._works([("gloo:send", token)] * sent + [("gloo:recv", token)] * got, [])
+        recorded = [("gloo:send", token)] * len(tells) + [("gloo:recv", token)] * len(wants)
+        works = self._works(recorded, [])
+        pieces = dict.fromkeys(tells, token)
         operation = Operation("monitored_barrier", pieces=pieces, wants=wants)
         call = _Call(operation, {}, "", number)
         question, _ = self._asked(call, timeout_s)  # of small tensors

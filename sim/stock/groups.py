@@ -16,6 +16,7 @@ from squall.model.events.waiting import wait_graph
 from squall.real.rpc.message_type import MessageType
 from squall.real.tracing import OPERATION_ENDED, OPERATION_STARTED
 from squall.sim.scripts.call import Call
+from squall.sim.scripts.collectives import too_late
 from squall.sim.scripts.findings import Findings
 from squall.sim.scripts.ledger import MismatchError
 from squall.sim.stock.ahead import When
@@ -267,12 +268,7 @@ class Groups:
             self._stalled_s = now_s
             self.stall = self._stalled()
         what = "recv" if wait.wants else "send"
-        limit_ms = round(wait.timeout_s * 1000)
-        self._fail(
-            group,
-            wait,
-            f"[/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc] Timed out waiting {limit_ms}ms for {what} operation to complete",
-        )
+        self._fail(group, wait, too_late(what, wait.timeout_s))
 
     def _end(self, worker: NativeWorker) -> None:
         """A process has ended, with its connections."""

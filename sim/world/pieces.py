@@ -52,7 +52,9 @@ class Piece(Message, Generic[C]):
 
     def copy(self) -> Piece[C]:
         # Bytes are shared safely: nobody can write to them.
-        copy: Piece[C] = Piece(self.type, self.payload, src=self.src, dst=self.dst, about=self.about)
+        copy: Piece[C] = Piece(
+            self.type, self.payload, src=self.src, dst=self.dst, about=self.about
+        )
         copy.tag, copy.at, copy.content = self.tag, self.at, self.content
         return copy
 

@@ -99,10 +99,20 @@ class Thread:
         item = next((f for f in self.frames if _key(f) == _WORK_ITEM), None)
         return None if item is None else getattr(item.f_locals.get("self"), "future", None)
 
+    @cached_property
+    def works_for_it(self) -> Thread | None:
+        """The one of its process that does what it waits for; None if there is none."""
+        for frame in self.frames:
+            if (whose := _WORKS.get(_key(frame))) is not None:
+                return self.others.get(whose(frame))
+        return None
+
     @property
     def is_idle(self) -> bool:
-        """Whether it belongs to a pool and has nothing to do."""
-        return any(_key(frame) == _POOL_THREAD for frame in self.frames) and self.computes is None
+        """Whether it belongs to a pool and has nothing to do, or what it waits for is told of whom it works for."""
+        is_of_pool = any(_key(frame) == _POOL_THREAD for frame in self.frames)
+        is_told = any(each.works_for_it is self for each in self.others.values())
+        return is_told or (is_of_pool and self.computes is None)
 
     def named(self) -> str:
         """What it waits on, as its author calls it: ``jobs`` of ``jobs.get()``."""
@@ -122,6 +132,8 @@ class Thread:
 
     def reading(self) -> Reading | None:
         """None where nothing is known of what it waits for."""
+        if self.works_for_it is not None:
+            return self.works_for_it.reading()
         for frame in reversed(self.frames if self.user is None else self.frames[: self.user]):
             reader = _READERS.get(_key(frame))
             if reader is not None and (found := reader(self, frame)) is not None:
@@ -218,6 +230,8 @@ _SERVES = {
 }
 _WORK_ITEM = ("concurrent.futures.thread", "_WorkItem.run")
 _POOL_THREAD = ("concurrent.futures.thread", "_worker")
+#: functions that wait for what another thread of the process does, and which one, by its id
+_WORKS: dict[_Key, Callable[[FrameType], Hashable]] = {}
 
 
 def _key(frame: FrameType) -> _Key:
@@ -232,6 +246,11 @@ def reads(module: str, *functions: str) -> Callable[[Reader], Reader]:
         return reader
 
     return register
+
+
+def works(module: str, function: str, whose: Callable[[FrameType], Hashable]) -> None:
+    """Registers a function that waits for what a thread of the same process does: ``whose`` gives its id."""
+    _WORKS[module, function] = whose
 
 
 # -- the standard library ----------------------------------------------------------------------------------------------

@@ -4,12 +4,13 @@ members send each other copies of tensors."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from squall.sim.scripts.collectives import Operation
+from squall.sim.scripts.collectives import Operation, hear_of_all
 from squall.sim.scripts.compat import groups, point_to_point, rebound
 from squall.sim.scripts.compat.carry import Parcel
 from squall.sim.scripts.compat.group_messages import IN_PARTS
@@ -17,6 +18,7 @@ from squall.sim.scripts.compat.groups import Group, resolve
 from squall.sim.scripts.compat.process import current_process
 from squall.sim.scripts.compat.rebound import member_meant
 from squall.sim.scripts.compat.work import Work, copy, in_background
+from squall.sim.world.places import tell_as
 
 
 def _collective(
@@ -41,7 +43,7 @@ def _collective(
 
     def end() -> None:
         with begun:
-            finish(own, own.take(number))
+            finish(own, own.take(kind, number))
 
     if async_op:
         return in_background(end)
@@ -91,8 +93,23 @@ def _barrier(own: Group, opts: Any) -> Work | None:
     return _collective(Operation("barrier"), own, True, lambda own, values: None, opts.asyncOp)
 
 
-def _monitored_barrier(own: Group, timeout: Any, wait_all_ranks: bool) -> None:
-    _collective(Operation("monitored_barrier"), own, True, lambda own, values: None)
+def _monitored_barrier(own: Group, timeout: timedelta, wait_all_ranks: bool) -> None:
+    number, rank, kind = own.next_number(), own.rank(), "monitored_barrier"
+
+    def done(tells: list[int], wants: list[int], timeout_s: float) -> str | None:
+        begun = own.operation(kind, number, 0)
+        for member in tells:
+            own.messages.tell(rank, member, kind, number)
+        try:
+            with begun:
+                for member in wants:
+                    own.from_member(member, f"{rank}/{kind}/{number}/{member}", timeout_s)
+        except RuntimeError as error:
+            return str(error)
+        return None
+
+    now = current_process().group.runtime.now
+    hear_of_all(rank, own.size(), timeout.total_seconds(), wait_all_ranks, now, done)
 
 
 _OP, _ROOT = {"op": "reduceOp"}, {"root": "rootRank"}
@@ -194,6 +211,7 @@ _OF_OBJECTS: tuple[Callable[..., Any], ...] = (
     gather_object,
     scatter_object_list,
 )
+tell_as(__name__, "torch.distributed.distributed_c10d")
 NAMES: dict[str, Any] = {
     **groups.NAMES,
     **rebound.NAMES,

@@ -54,7 +54,7 @@ class GroupMessages:
 
     def give(self, src: int, kind: str, number: int, value: Any) -> int:
         """To all members, in the collective of that number: how many bytes are sent."""
-        self._store.set(f"{src}/{number}/{src}", value)
+        self._store.set(f"{src}/{kind}/{number}/{src}", value)
         type, tag, sent = MessageType.COLLECTIVE, (kind, number), 0
         for dst in range(self._size):
             if dst != src:
@@ -65,6 +65,14 @@ class GroupMessages:
     def post(self, src: int, dst: int, tag: int, value: Any) -> int:
         """From point to point: how many bytes are sent."""
         return self._send(src, dst, MessageType.SEND, (POINT_TO_POINT, tag), value)
+
+    def receive(self, dst: int, src: int, tag: int) -> None:
+        """Tell the sender of a message from point to point that somebody is there for it."""
+        self._send(dst, src, MessageType.NOTICE, (POINT_TO_POINT, tag), None)
+
+    def tell(self, src: int, dst: int, kind: str, number: int) -> None:
+        """To one member, in the collective of that number, that this one is there."""
+        self._send(src, dst, MessageType.COLLECTIVE, (kind, number), True)
 
     def _send(self, src: int, dst: int, type: MessageType, tag: Tag, value: Any) -> int:
         content = _Value(value, _size_bytes(value))
@@ -77,7 +85,11 @@ class GroupMessages:
         kind, number = piece.tag
         assert piece.content is not None
         if kind != POINT_TO_POINT:
-            self._store.set(f"{dst}/{number}/{src}", piece.content.value)
+            self._store.set(f"{dst}/{kind}/{number}/{src}", piece.content.value)
+            return
+        if piece.type is MessageType.NOTICE:
+            count = self._store.add(f"{dst}/read/{src}/{number}", 1)
+            self._store.set(f"{dst}/read/{src}/{number}/{count}", True)
             return
         count = self._store.add(f"{dst}/sent/{src}/{number}", 1)
         self._store.set(f"{dst}/sent/{src}/{number}/{count}", piece.content.value)

@@ -16,15 +16,17 @@ from typing import Any
 import torch
 import torch.distributed as real_distributed
 
+from squall.model.events.names import code
 from squall.model.events.run import Stall
 from squall.real.future import Future
 from squall.real.rpc.rendezvous import store_key
 from squall.real.rpc.store import Store, StoreClosedError, StoreTimeoutError
+from squall.real.runtime import Task, current_task
 from squall.real.tracing import OPERATION_ENDED, OPERATION_STARTED
 from squall.real.worker import current_worker
 from squall.sim.scripts.call import Call
 from squall.sim.scripts.call_names import Registered, names
-from squall.sim.scripts.collectives import Operation, Operations
+from squall.sim.scripts.collectives import Operation, Operations, too_late
 from squall.sim.scripts.compat import stores
 from squall.sim.scripts.compat.group_messages import DEFAULT, GroupMessages
 from squall.sim.scripts.compat.process import SimProcess, current_process_or_none, meeting
@@ -37,9 +39,9 @@ from squall.sim.world.stuck import stalled
 
 _GROUPS, _REGISTERED = "process groups", "registered"
 DEFAULT_TIMEOUT_S = 1800.0
-#: the key of a message between two members, with its tag
-_SENT = re.compile(r"/sent/\d+/(\d+)/\d+$")
-_CLOSED = "Connection closed by peer ({})"
+#: keys of what a member waits for: messages with their tag, and collectives
+_AWAITED = re.compile(r"\d+/(?P<kind>\w+)/\d+/(?P<number>\d+)(?:/\d+)?$")
+_OF_MESSAGES = {"sent": "a message of {} with tag {}", "read": "{} to receive with tag {}"}
 NON_MEMBER = real_distributed.GroupMember.NON_GROUP_MEMBER
 
 
@@ -71,6 +73,8 @@ class Group:
         self.taken: dict[tuple[int, int], int] = {}
         self.seen: dict[int, int] = {}
         self.received: dict[tuple[int, int], int] = {}
+        #: messages sent to a member by its name
+        self.sent: Counter[tuple[int, int]] = Counter()
         #: by member: the last message to it that may not have been read from memory yet
         self.sending: dict[int, Future[Any]] = {}
         worker = current_worker()
@@ -105,30 +109,29 @@ class Group:
             raise ValueError(f"Global rank {global_rank} is not part of group {self!r}")
         return self.ranks.index(global_rank)
 
-    def from_member(self, member: int, key: str) -> Any:
+    def from_member(self, member: int, key: str, timeout_s: float | None = None) -> Any:
         """What has come from a member, or is there of it, under ``key``. Raises RuntimeError if it does not come in
-        time, or the member has gone."""
+        time, which is the group's by default, or the member has gone."""
+        timeout_s = self.timeout_s if timeout_s is None else timeout_s
         try:
-            return self.store.get(key, self.timeout_s, unless=f"{self._rank}/gone/{member}")
+            return self.store.get(key, timeout_s, unless=f"{self._rank}/gone/{member}")
         except StoreClosedError:
-            raise self._error(_CLOSED, member) from None
+            raise self._closed(member) from None
         except StoreTimeoutError:
             process = current_process_or_none()
             if process is not None:
                 process.group.stall = process.group.stall or stalled(process.group.runtime)
-            waited = (
-                f"a collective of group {self.group_name!r} timed out after {self.timeout_s:g} s"
-            )
-            raise self._error(f"{waited}: {{}} has not come", member) from None
+            what = "send" if "/read/" in key else "recv"
+            raise RuntimeError(too_late(what, timeout_s)) from None
 
     def check_there(self, member: int) -> None:
         """Raises RuntimeError if a member has gone."""
         if self.store.peek(f"{self._rank}/gone/{member}"):
-            raise self._error(_CLOSED, member)
+            raise self._closed(member)
 
-    def _error(self, text: str, member: int) -> RuntimeError:
+    def _closed(self, member: int) -> RuntimeError:
         own, other = self.ranks[self._rank], self.ranks[member]
-        return RuntimeError(f"[Rank {own}] {text.format(f'rank {other}')}")
+        return RuntimeError(f"[Rank {own}] Connection closed by peer (rank {other})")
 
     def leave(self) -> None:
         """Members that wait for this one learn that it has gone."""
@@ -146,9 +149,9 @@ class Group:
         """Give all members ``value``: how many bytes are sent."""
         return self.messages.give(self._rank, kind, number, value)
 
-    def take(self, number: int) -> list[Any]:
-        """What all members have put under ``number``, by rank. Raises RuntimeError on a timeout."""
-        keys = [f"{self._rank}/{number}/{member}" for member in range(self.size())]
+    def take(self, kind: str, number: int) -> list[Any]:
+        """What all members have put under ``kind`` and ``number``, by rank. Raises RuntimeError on a timeout."""
+        keys = [f"{self._rank}/{kind}/{number}/{member}" for member in range(self.size())]
         values = [self.from_member(member, key) for member, key in enumerate(keys)]
         for key in keys:
             self.store.delete(key)
@@ -176,20 +179,20 @@ class Group:
         """One that sends so much has begun; to be entered until it ends."""
         emit = current_worker().tracer.emit
         emit(OPERATION_STARTED, self.group_name, self._rank, kind, number, size_bytes)
+        return self.end_of(kind, number, current_task())
 
-        @contextmanager
-        def ended() -> Iterator[None]:
-            try:
-                yield
-            except Exception as error:
-                emit(OPERATION_ENDED, self.group_name, self._rank, kind, number, str(error))
-                raise
-            emit(OPERATION_ENDED, self.group_name, self._rank, kind, number, None)
-            process = current_process_or_none()
-            if process is not None:
-                process.group.operations += 1
-
-        return ended()
+    @contextmanager
+    def end_of(self, kind: str, number: int, begun_by: Task) -> Iterator[None]:
+        emit = current_worker().tracer.emit
+        try:
+            yield
+        except Exception as error:
+            emit(OPERATION_ENDED, self.group_name, self._rank, kind, number, str(error))
+            raise
+        emit(OPERATION_ENDED, self.group_name, self._rank, kind, number, None)
+        process = current_process_or_none()
+        if process is not None:
+            process.group.operations += 1
 
     def __repr__(self) -> str:
         return f"<process group {self.group_name} {self.ranks}>"
@@ -199,9 +202,10 @@ class Group:
 def _waits(thread: Thread, frame: FrameType) -> Reading:
     """A member waits for another one."""
     rank = frame.f_locals["self"].ranks[frame.f_locals["member"]]
-    what = f"rank {rank} to call {thread.called() or 'the same'}"
-    if (sent := _SENT.search(frame.f_locals["key"])) is not None:
-        what = f"a message of rank {rank} with tag {sent[1]}"
+    found = _AWAITED.match(frame.f_locals["key"])
+    called = thread.called() or (code(found["kind"]) if found else "the same")
+    text = _OF_MESSAGES.get(found["kind"] if found else "", f"{{}} to call {called}")
+    what = text.format(f"rank {rank}", found and found["number"])
     return Reading("collective", what, "", (Rank(rank),))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Any
 
@@ -24,17 +24,23 @@ def _send(own: Group, tensors: list[Tensor], to: int, tag: int) -> Work:
     (tensor,) = tensors
     if to == own.rank():
         raise ValueError(f"Invalid destination rank: member {to} of the group is the sender itself")
-    value, runtime = copy(tensor), current_task().runtime
     own.check_there(to)
-    if not isinstance(runtime, SimRuntime) or not runtime.preemptive:
-        _post(own, to, tag, value)
-        sent: Future[Any] = Future(what="a send")
-        sent.mark_completed(None)
-        return Work(sent, until_waited=True)
-    late = partial(post_late, own, to, tag, tensor, tensor._version, own.sending.get(to))
-    work = in_background(late, until_waited=True)
-    own.sending[to] = work._future
-    return work
+    own.sent[to, tag] += 1
+    key, runtime = f"{own.rank()}/read/{to}/{tag}/{own.sent[to, tag]}", current_task().runtime
+    begun: AbstractContextManager[None] | None = None
+    before, posted = own.sending.get(to), Future[Any](what="a send")
+    version, is_late = tensor._version, isinstance(runtime, SimRuntime) and runtime.preemptive
+    if is_late:
+        own.sending[to] = posted
+    else:
+        begun = _post(own, to, tag, copy(tensor))
+
+    def end() -> None:
+        """Its receiver has come, as gloo's sends wait for that."""
+        with begun or post_late(own, to, tag, tensor, version, before, posted):
+            own.from_member(to, key)
+
+    return in_background(end, until_waited=True)
 
 
 def _recv(own: Group, tensors: list[Tensor], source: int, tag: int) -> Work:
@@ -70,20 +76,29 @@ def _receive(own: Group, tensor: Tensor, source: int | None, tag: int) -> int:
     return own.ranks[sender]
 
 
-def _post(own: Group, to: int, tag: int, value: Any) -> None:
+def _post(own: Group, to: int, tag: int, value: Any) -> AbstractContextManager[None]:
     own.check_there(to)
-    with own.operation("send", tag, own.messages.post(own.rank(), to, tag, value)):
-        pass
+    return own.operation("send", tag, own.messages.post(own.rank(), to, tag, value))
 
 
 def post_late(
-    own: Group, to: int, tag: int, tensor: Tensor, version: int, before: Future[Any] | None
-) -> None:
+    own: Group,
+    to: int,
+    tag: int,
+    tensor: Tensor,
+    version: int,
+    before: Future[Any] | None,
+    posted: Future[Any],
+) -> AbstractContextManager[None]:
     """Send what is in memory now, as long after ``isend`` as a busy processor lets it be, and after the message
-    ``before``. ``version``: that of the tensor at ``isend``, for whoever looks whether it was changed since."""
+    ``before``, as the next one after ``posted``. ``version``: that of the tensor at ``isend``, for whoever looks whether it
+    was changed since."""
     if before is not None:
         before.wait()
-    _post(own, to, tag, copy(tensor))
+    try:
+        return _post(own, to, tag, copy(tensor))
+    finally:
+        posted.mark_completed(None)
 
 
 def _collect(own: Group, source: int | None, tag: int) -> tuple[int, Any]:
@@ -112,6 +127,7 @@ def _fetch(own: Group, source: int, tag: int) -> Any:
     number = own.received[source, tag] = own.received.get((source, tag), 0) + 1
     key = f"{own.rank()}/sent/{source}/{tag}/{number}"
     with own.operation("recv", tag, 0):
+        own.messages.receive(own.rank(), source, tag)
         value = own.from_member(source, key)
     own.store.delete(key)
     return value

@@ -9,17 +9,20 @@ import torch
 from torch import Tensor
 
 from squall.real.future import Future
-from squall.real.runtime import current_task
+from squall.real.runtime import Task, current_task
 from squall.sim.scripts.compat.clock import look
 from squall.sim.scripts.made import note, over
+from squall.sim.world.stack_reading import works
 
 
 class Work:
     """What an asynchronous collective returns. ``until_waited``: it does not say that it is over before
     somebody has waited for it, as gloo's sends and receives."""
 
-    def __init__(self, future: Future[Any], until_waited: bool = False) -> None:
+    def __init__(self, future: Future[Any], task: Task, until_waited: bool = False) -> None:
+        """``task``: which does it."""
         self._future = future
+        self.task = task
         self._until_waited = until_waited
         note("operations", self)
 
@@ -63,8 +66,11 @@ def in_background(action: Callable[[], Any], *, until_waited: bool = False) -> W
         else:
             future.mark_completed(result)
 
-    current_task().runtime.spawn(run, name="collective")
-    return Work(future, until_waited)
+    task = current_task().runtime.spawn(run, name="collective")
+    return Work(future, task, until_waited)
+
+
+works(__name__, "Work.wait", lambda frame: getattr(frame.f_locals["self"].task, "id", None))
 
 
 def copy(tensor: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from squall.real import tracing
 from squall.real.rpc import api, calls, rref_proxy, serialization
 from squall.real.runtime import NO_CONTEXT
 from squall.sim.scripts.compat import point_to_point
+from squall.sim.scripts.compat.groups import Group
 from squall.sim.scripts.leaks import ScriptWorker
 from squall.sim.scripts.made import Unended
 from squall.sim.search.why.account import Account
@@ -57,6 +58,7 @@ _REMOTE = re.compile(r"On WorkerInfo\(id=(\d+),")
 _PLACE = re.compile(r"(?P<file>[^:]+):(?P<line>\d+)")
 #: those of an operation of a group, on the engine torch and on the port
 _BEGINS, _ENDS = groups.Groups._do.__code__, groups.Groups._close.__code__
+_ENDS_HERE = unwrap(Group.end_of).__code__
 _SENDS, _SENDS_LATE = point_to_point._post.__code__, point_to_point.post_late.__code__
 _RECEIVES, _COLLECTS = point_to_point._fetch.__code__, point_to_point._collect.__code__
 _METHODS = (rref_proxy.local_invoke, rref_proxy.local_invoke_async_execution)
@@ -272,8 +274,9 @@ class Witness(Account):
             operation.changed = bool(late) and late["tensor"]._version != late["version"]
 
     def _operation_ended(self, worker: int, task: int, values: Any) -> None:
-        wait = _locals(_ENDS).get("wait")
-        operation = self._open.pop((*values[:4], task if wait is None else wait.question), None)
+        wait, begun_by = _locals(_ENDS).get("wait"), _locals(_ENDS_HERE).get("begun_by")
+        key = wait.question if wait is not None else task if begun_by is None else begun_by.id
+        operation = self._open.pop((*values[:4], key), None)
         if operation is not None:
             operation.ended, operation.good = self._count, values[4] is None
             if wait is not None and operation.is_from_any:
