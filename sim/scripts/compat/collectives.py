@@ -7,109 +7,59 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from squall.sim.scripts.collectives import Operation, hear_of_all
+from squall.sim.scripts.collectives import Operation, Values, hear_of_all
 from squall.sim.scripts.compat import groups, point_to_point, rebound
 from squall.sim.scripts.compat.carry import Parcel
-from squall.sim.scripts.compat.group_messages import IN_PARTS
 from squall.sim.scripts.compat.groups import Group, resolve
 from squall.sim.scripts.compat.process import current_process
 from squall.sim.scripts.compat.rebound import member_meant
-from squall.sim.scripts.compat.work import Work, copy, in_background
+from squall.sim.scripts.compat.work import Work, in_background
 from squall.sim.world.places import tell_as
 
 
 def _collective(
-    operation: Operation,
-    group: Any,
-    contribution: Any,
-    finish: Callable[[Group, list[Any]], Any],
-    async_op: bool = False,
-    args: Sequence[Any] = (),
+    own: Group, operation: Operation, args: Sequence[Any] = (), is_async: bool = False
 ) -> Work | None:
-    """What a group's members call with ``args``: give ``contribution``, get everybody's, and let ``finish`` put the result in its place.
-
-    The number that members meet under is taken at the call, so that overlapping collectives
-    are matched in the order of the calls.
-    """
-    if group is not None and not isinstance(group, Group) and group == groups.NON_MEMBER:
-        return None
-    own = resolve(group)
-    number, kind = own.next_number(), operation.kind
+    """What a group's members call with ``args``. The number that they meet under is taken at the call, so that
+    overlapping collectives are matched in the order of the calls."""
+    number = own.next_number()
     own.compare(operation, number, args)
-    begun = own.operation(kind, number, own.put(kind, number, contribution))
-
-    def end() -> None:
-        with begun:
-            finish(own, own.take(kind, number))
-
-    if async_op:
+    end = own.begin(operation, (operation.kind, number))
+    if is_async:
         return in_background(end)
-    with torch.no_grad():
-        end()
+    end()
     return None
 
 
-# -- collectives of tensors ----------------------------------------------------------------------
-
-
 def _method(what: str, options: Mapping[str, str]) -> Callable[..., Work | None]:
-    """A method of groups that is one of their ``operations``. Each member sends something to all others, if only that
-    it is there. ``options``: by argument, which option says it."""
+    """A method of groups that is one of their ``operations``. ``options``: by argument, which option says it."""
 
-    def method(own: Group, *given: Any) -> Work | None:
-        *tensors, opts = given
+    def method(own: Group, *given: Any, opts: Any = None) -> Work | None:
+        *tensors, opts = given if opts is None else (*given, opts)
         if what != "all_to_all_single":
             tensors = [[each] if isinstance(each, Tensor) else each for each in tensors]
         about = {name: getattr(opts, option) for name, option in options.items()}
         operation: Operation = getattr(own.operations, what)(*tensors, **about)
-        pieces = dict(operation.pieces)
-        if operation.own is not None:
-            pieces[own.rank()] = operation.own
-        in_parts = operation.kind in IN_PARTS
-        contribution: Any = None
-        if in_parts:
-            contribution = [_copies(pieces.get(member, [])) for member in range(own.size())]
-        elif pieces:
-            contribution = _copies(next(iter(pieces.values())))
-
-        def finish(_: Group, contributions: list[Any]) -> None:
-            if in_parts:
-                contributions = [parts[own.rank()] for parts in contributions]
-            operation.finish({src: sent for src, sent in enumerate(contributions) if sent})
-
-        return _collective(operation, own, contribution, finish, opts.asyncOp, given)
+        return _collective(own, operation, given, opts.asyncOp)
 
     return method
 
 
-def _copies(tensors: list[Tensor]) -> list[Tensor]:
-    return [copy(tensor) for tensor in tensors]
-
-
-def _barrier(own: Group, opts: Any) -> Work | None:
-    return _collective(Operation("barrier"), own, True, lambda own, values: None, opts.asyncOp)
-
-
 def _monitored_barrier(own: Group, timeout: timedelta, wait_all_ranks: bool) -> None:
-    number, rank, kind = own.next_number(), own.rank(), "monitored_barrier"
+    tag = "monitored_barrier", own.next_number()
 
     def done(tells: list[int], wants: list[int], timeout_s: float) -> str | None:
-        begun = own.operation(kind, number, 0)
-        for member in tells:
-            own.messages.tell(rank, member, kind, number)
+        operation = Operation(tag[0], pieces={each: [] for each in tells}, wants=wants)
         try:
-            with begun:
-                for member in wants:
-                    own.from_member(member, f"{rank}/{kind}/{number}/{member}", timeout_s)
+            own.begin(operation, tag, timeout_s)()
         except RuntimeError as error:
             return str(error)
         return None
 
     now = current_process().group.runtime.now
-    hear_of_all(rank, own.size(), timeout.total_seconds(), wait_all_ranks, now, done)
+    hear_of_all(own.rank(), own.size(), timeout.total_seconds(), wait_all_ranks, now, done)
 
 
 _OP, _ROOT = {"op": "reduceOp"}, {"root": "rootRank"}
@@ -122,7 +72,7 @@ _METHODS = {
     "scatter": _method("scatter", _ROOT),
     "reduce_scatter": _method("reduce_scatter", _OP),
     "alltoall": _method("all_to_all", {}),
-    "barrier": _barrier,
+    "barrier": _method("barrier", {}),
     "monitored_barrier": _monitored_barrier,
     # by the names of several versions of PyTorch
     **dict.fromkeys(
@@ -144,11 +94,16 @@ def _parcel(obj: Any) -> Parcel:
     return Parcel(obj, current_process().space, share=False)
 
 
-def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
-    def finish(_: Group, parcels: list[Parcel]) -> None:
-        object_list[:] = [parcel.open() for parcel in parcels]
+def _member_of(group: Any) -> Group | None:
+    """None for who is no member."""
+    return None if group == groups.NON_MEMBER else resolve(group)
 
-    _collective(Operation("all_gather_object"), group, _parcel(obj), finish)
+
+def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
+    def finish(values: Values) -> None:
+        object_list[:] = [parcel.open() for (parcel,) in values.values()]
+
+    _exchange_objects("all_gather_object", obj, group, finish)
 
 
 def gather_object(
@@ -158,13 +113,23 @@ def gather_object(
     group: Any = None,
     group_dst: int | None = None,
 ) -> None:
-    root = member_meant(group, dst, group_dst)
+    def finish(values: Values) -> None:
+        if resolve(group).rank() == root and object_gather_list is not None:
+            object_gather_list[:] = [parcel.open() for (parcel,) in values.values()]
 
-    def finish(own: Group, parcels: list[Parcel]) -> None:
-        if own.rank() == root and object_gather_list is not None:
-            object_gather_list[:] = [parcel.open() for parcel in parcels]
+    if _member_of(group) is not None:
+        root = member_meant(group, dst, group_dst)
+        _exchange_objects("gather_object", obj, group, finish, root)
 
-    _collective(Operation("gather_object"), group, _parcel(obj), finish)
+
+def _exchange_objects(
+    kind: str, obj: Any, group: Any, finish: Callable[[Values], object], root: int | None = None
+) -> None:
+    """All wait for all, since they tell each other first how large the objects are."""
+    own = _member_of(group)
+    if own is not None:
+        operation = own.operations.exchange(kind, [], [_parcel(obj)], finish, root=root)
+        _collective(own, operation)
 
 
 def broadcast_object_list(
@@ -175,16 +140,18 @@ def broadcast_object_list(
     group_src: int | None = None,
     **_: Any,
 ) -> None:
-    root = member_meant(group, src, group_src)
+    def finish(sent: list[Parcel]) -> None:
+        object_list[:] = sent[0].open()
 
-    def finish(own: Group, parcels: list[Parcel | None]) -> None:
-        sent = parcels[root]
-        if own.rank() != root and sent is not None:
-            object_list[:] = sent.open()
-
-    is_root = resolve(group).rank() == root
-    given = _parcel(list(object_list)) if is_root else None
-    _collective(Operation("broadcast_object_list"), group, given, finish)
+    own = _member_of(group)
+    if own is not None:
+        root = member_meant(group, src, group_src)
+        given = [_parcel(list(object_list))] if own.rank() == root else []
+        operation = Operation("broadcast_object_list", root=root)
+        operation = own.operations.from_root(
+            operation, dict.fromkeys(range(own.size()), given), finish
+        )
+        _collective(own, operation)
 
 
 def scatter_object_list(
@@ -194,14 +161,22 @@ def scatter_object_list(
     group: Any = None,
     group_src: int | None = None,
 ) -> None:
-    root = member_meant(group, src, group_src)
+    def finish(sent: list[Parcel]) -> None:
+        scatter_object_output_list[0] = sent[0].open()
 
-    def finish(own: Group, lists: list[list[Parcel]]) -> None:
-        scatter_object_output_list[0] = lists[root][own.rank()].open()
-
-    is_root = resolve(group).rank() == root
-    parcels = [_parcel(obj) for obj in scatter_object_input_list or ()] if is_root else []
-    _collective(Operation("scatter_object_list"), group, parcels, finish)
+    own = _member_of(group)
+    if own is not None:
+        root = member_meant(group, src, group_src)
+        is_root = own.rank() == root
+        parcels = [_parcel(obj) for obj in scatter_object_input_list or ()] if is_root else []
+        operation = own.operations.from_root(
+            Operation("scatter_object_list", root=root),
+            {member: [parcel] for member, parcel in enumerate(parcels)},
+            finish,
+        )
+        _collective(own, operation)
+        if is_root:
+            finish([parcels[root]])
 
 
 globals().update(rebound.NAMES)

@@ -16,8 +16,8 @@ from squall.sim.world.pieces import POINT_TO_POINT, Connections, Piece, Tag
 
 #: the name of the first group
 DEFAULT = "default_pg"
-#: collectives in which members give each other parts
-IN_PARTS = ("scatter", "reduce_scatter", "all_to_all", "scatter_object_list")
+#: what comes: values, word of members that wait for one, and from whom messages came, in their order
+SENT, NOTICED, ARRIVED = "sent", "noticed", "arrived"
 #: bytes of what is no tensor
 _SIZE_BYTES = 8
 
@@ -52,66 +52,50 @@ class GroupMessages:
     def close(self, member: int) -> None:
         self._connections.close(member)
 
-    def give(self, src: int, kind: str, number: int, value: Any) -> int:
-        """To all members, in the collective of that number: how many bytes are sent."""
-        self._store.set(f"{src}/{kind}/{number}/{src}", value)
-        type, tag, sent = MessageType.COLLECTIVE, (kind, number), 0
-        for dst in range(self._size):
-            if dst != src:
-                own = _only(value, dst) if kind in IN_PARTS else value
-                sent += self._send(src, dst, type, tag, own)
-        return sent
-
-    def post(self, src: int, dst: int, tag: int, value: Any) -> int:
-        """From point to point: how many bytes are sent."""
-        return self._send(src, dst, MessageType.SEND, (POINT_TO_POINT, tag), value)
-
-    def receive(self, dst: int, src: int, tag: int) -> None:
-        """Tell the sender of a message from point to point that somebody is there for it."""
-        self._send(dst, src, MessageType.NOTICE, (POINT_TO_POINT, tag), None)
-
-    def tell(self, src: int, dst: int, kind: str, number: int) -> None:
-        """To one member, in the collective of that number, that this one is there."""
-        self._send(src, dst, MessageType.COLLECTIVE, (kind, number), True)
-
-    def _send(self, src: int, dst: int, type: MessageType, tag: Tag, value: Any) -> int:
-        content = _Value(value, _size_bytes(value))
+    def send(self, src: int, dst: int, tag: Tag, value: Any) -> int:
+        """What one member gives another: how many bytes."""
+        is_message = tag[0] == POINT_TO_POINT
+        type = MessageType.SEND if is_message else MessageType.COLLECTIVE
+        content = _Value(value, size_of(value))
         self._connections.send(src, dst, type, tag, (self._name, *tag), content=content)
         return content.size_bytes
+
+    def notice(self, src: int, dst: int, tag: Tag) -> None:
+        """Tell another member that this one waits for what it sends."""
+        self._connections.send(src, dst, MessageType.NOTICE, tag, (self._name, *tag))
 
     # -- Receiver -------------------------------------------------------------------------
 
     def come(self, src: int, dst: int, piece: Piece[_Value]) -> None:
-        kind, number = piece.tag
-        assert piece.content is not None
-        if kind != POINT_TO_POINT:
-            self._store.set(f"{dst}/{kind}/{number}/{src}", piece.content.value)
+        if piece.content is None:
+            self._put(key(dst, NOTICED, src, piece.tag), True)
             return
-        if piece.type is MessageType.NOTICE:
-            count = self._store.add(f"{dst}/read/{src}/{number}", 1)
-            self._store.set(f"{dst}/read/{src}/{number}/{count}", True)
-            return
-        count = self._store.add(f"{dst}/sent/{src}/{number}", 1)
-        self._store.set(f"{dst}/sent/{src}/{number}/{count}", piece.content.value)
-        place = self._store.add(f"{dst}/arrived/{number}", 1)
-        self._store.set(f"{dst}/arrived/{number}/{place}", src)
+        self._put(key(dst, SENT, src, piece.tag), piece.content.value)
+        if piece.tag[0] == POINT_TO_POINT:
+            self._put(key(dst, ARRIVED, -1, piece.tag), src)
+
+    def _put(self, name: str, value: Any) -> None:
+        """The next one under that key."""
+        self._store.set(f"{name}/{self._store.add(name, 1)}", value)
 
     def lost(self, member: int, peer: int, timed_out: bool) -> None:
         self._store.set(f"{member}/gone/{peer}", True)
 
 
-def _only(parts: list[Any], member: int) -> list[Any]:
-    """Of some that are each for another member, that of this one."""
-    return [part if at == member else None for at, part in enumerate(parts)]
+def key(dst: int, what: str, src: int, tag: Tag, number: int | None = None) -> str:
+    """Under which the store has what has come to a member, the ``number``-th of it."""
+    name = f"{dst}/{what}/{src}/{tag[0]}/{tag[1]}"
+    return name if number is None else f"{name}/{number}"
 
 
-def _size_bytes(value: Any) -> int:
+def size_of(value: Any) -> int:
+    """In bytes."""
     if isinstance(value, Tensor):
         return value.numel() * value.element_size()
     if value is None:
         return 0
     if isinstance(value, Parcel):
-        return len(value) + _size_bytes(value.beside)
+        return len(value) + size_of(value.beside)
     if isinstance(value, list | tuple):
-        return sum(map(_size_bytes, value))
+        return sum(map(size_of, value))
     return _SIZE_BYTES

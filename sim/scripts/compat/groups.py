@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 import torch.distributed as real_distributed
+from torch import Tensor
 
 from squall.model.events.names import code
 from squall.model.events.run import Stall
@@ -28,20 +29,28 @@ from squall.sim.scripts.call import Call
 from squall.sim.scripts.call_names import Registered, names
 from squall.sim.scripts.collectives import Operation, Operations, too_late
 from squall.sim.scripts.compat import stores
-from squall.sim.scripts.compat.group_messages import DEFAULT, GroupMessages
+from squall.sim.scripts.compat.group_messages import (
+    DEFAULT,
+    NOTICED,
+    SENT,
+    GroupMessages,
+    key,
+    size_of,
+)
 from squall.sim.scripts.compat.process import SimProcess, current_process_or_none, meeting
 from squall.sim.scripts.ledger import MismatchError
 from squall.sim.scripts.made import forget, note, over
 from squall.sim.world.network import Network
+from squall.sim.world.pieces import POINT_TO_POINT, Tag
 from squall.sim.world.places import line_of
 from squall.sim.world.stack_reading import Rank, Reading, Thread, reads
 from squall.sim.world.stuck import stalled
 
 _GROUPS, _REGISTERED = "process groups", "registered"
 DEFAULT_TIMEOUT_S = 1800.0
-#: keys of what a member waits for: messages with their tag, and collectives
-_AWAITED = re.compile(r"\d+/(?P<kind>\w+)/\d+/(?P<number>\d+)(?:/\d+)?$")
-_OF_MESSAGES = {"sent": "a message of {} with tag {}", "read": "{} to receive with tag {}"}
+#: a key of what a member waits for, and in words
+_AWAITED = re.compile(r"\d+/(?P<what>\w+)/\d+/(?P<kind>\w+)/(?P<number>\d+)/\d+$")
+_OF_MESSAGES = {SENT: "a message of {} with tag {}", NOTICED: "{} to receive with tag {}"}
 NON_MEMBER = real_distributed.GroupMember.NON_GROUP_MEMBER
 
 
@@ -121,7 +130,7 @@ class Group:
             process = current_process_or_none()
             if process is not None:
                 process.group.stall = process.group.stall or stalled(process.group.runtime)
-            what = "send" if "/read/" in key else "recv"
+            what = "send" if f"/{NOTICED}/" in key else "recv"
             raise RuntimeError(too_late(what, timeout_s)) from None
 
     def check_there(self, member: int) -> None:
@@ -145,17 +154,36 @@ class Group:
         if missed := self.messages.ledger.missed():
             process.group.stall = Stall("mismatch", [missed])
 
-    def put(self, kind: str, number: int, value: Any) -> int:
-        """Give all members ``value``: how many bytes are sent."""
-        return self.messages.give(self._rank, kind, number, value)
+    def begin(
+        self, operation: Operation, tag: Tag, timeout_s: float | None = None
+    ) -> Callable[[], None]:
+        """Send what this member gives, as it is now; to be called is what waits for the others, so long, and
+        finishes it."""
+        kind, number = tag
+        copies = {id(given): copied(given) for given in operation.pieces.values()}
+        own = operation.own
+        if own is not None:
+            own = copies.get(id(own)) or copied(own)
+        sent = [(dst, copies[id(given)]) for dst, given in operation.pieces.items()]
+        begun = self.operation(kind, number, sum(size_of(given) for _, given in sent))
+        for dst, given in sent:
+            self.messages.send(self._rank, dst, tag, given)
+        for member in operation.tells:
+            self.messages.notice(self._rank, member, tag)
 
-    def take(self, kind: str, number: int) -> list[Any]:
-        """What all members have put under ``kind`` and ``number``, by rank. Raises RuntimeError on a timeout."""
-        keys = [f"{self._rank}/{kind}/{number}/{member}" for member in range(self.size())]
-        values = [self.from_member(member, key) for member, key in enumerate(keys)]
-        for key in keys:
-            self.store.delete(key)
-        return values
+        def end() -> None:
+            with begun, torch.no_grad():
+                values = {
+                    src: self.from_member(src, key(self._rank, SENT, src, tag, 1), timeout_s)
+                    for src in operation.wants
+                }
+                for dst in operation.readers:
+                    self.from_member(dst, key(self._rank, NOTICED, dst, tag, 1), timeout_s)
+                if own is not None:
+                    values[self._rank] = own
+                operation.finish(dict(sorted(values.items())))
+
+        return end
 
     def compare(self, operation: Operation, number: int, args: Sequence[Any]) -> None:
         """What this member calls, with ``args``, with what the others call under that number. The run ends if that does
@@ -198,14 +226,21 @@ class Group:
         return f"<process group {self.group_name} {self.ranks}>"
 
 
+def copied(given: list[Any]) -> list[Any]:
+    """What is given, as it is now."""
+    return [each.detach().clone() if isinstance(each, Tensor) else each for each in given]
+
+
 @reads(__name__, "Group.from_member")
 def _waits(thread: Thread, frame: FrameType) -> Reading:
     """A member waits for another one."""
     rank = frame.f_locals["self"].ranks[frame.f_locals["member"]]
     found = _AWAITED.match(frame.f_locals["key"])
-    called = thread.called() or (code(found["kind"]) if found else "the same")
-    text = _OF_MESSAGES.get(found["kind"] if found else "", f"{{}} to call {called}")
-    what = text.format(f"rank {rank}", found and found["number"])
+    if found is not None and found["kind"] == POINT_TO_POINT:
+        what = _OF_MESSAGES[found["what"]].format(f"rank {rank}", found["number"])
+    else:
+        called = thread.called() or (code(found["kind"]) if found else "the same")
+        what = f"rank {rank} to call {called}"
     return Reading("collective", what, "", (Rank(rank),))
 
 

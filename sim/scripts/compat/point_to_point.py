@@ -12,10 +12,12 @@ from torch.distributed import distributed_c10d
 
 from squall.real.future import Future
 from squall.real.runtime import current_task
+from squall.sim.scripts.compat.group_messages import ARRIVED, NOTICED, SENT, key
 from squall.sim.scripts.compat.groups import Group, resolve
 from squall.sim.scripts.compat.rebound import member_meant, rebound
 from squall.sim.scripts.compat.work import Work, copy, in_background
 from squall.sim.scripts.moved import put
+from squall.sim.world.pieces import POINT_TO_POINT
 from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.stack_reading import Reading, Thread, reads
 
@@ -26,7 +28,8 @@ def _send(own: Group, tensors: list[Tensor], to: int, tag: int) -> Work:
         raise ValueError(f"Invalid destination rank: member {to} of the group is the sender itself")
     own.check_there(to)
     own.sent[to, tag] += 1
-    key, runtime = f"{own.rank()}/read/{to}/{tag}/{own.sent[to, tag]}", current_task().runtime
+    awaited = key(own.rank(), NOTICED, to, (POINT_TO_POINT, tag), own.sent[to, tag])
+    runtime = current_task().runtime
     begun: AbstractContextManager[None] | None = None
     before, posted = own.sending.get(to), Future[Any](what="a send")
     version, is_late = tensor._version, isinstance(runtime, SimRuntime) and runtime.preemptive
@@ -38,7 +41,7 @@ def _send(own: Group, tensors: list[Tensor], to: int, tag: int) -> Work:
     def end() -> None:
         """Its receiver has come, as gloo's sends wait for that."""
         with begun or post_late(own, to, tag, tensor, version, before, posted):
-            own.from_member(to, key)
+            own.from_member(to, awaited)
 
     return in_background(end, until_waited=True)
 
@@ -78,7 +81,8 @@ def _receive(own: Group, tensor: Tensor, source: int | None, tag: int) -> int:
 
 def _post(own: Group, to: int, tag: int, value: Any) -> AbstractContextManager[None]:
     own.check_there(to)
-    return own.operation("send", tag, own.messages.post(own.rank(), to, tag, value))
+    sent = own.messages.send(own.rank(), to, (POINT_TO_POINT, tag), value)
+    return own.operation("send", tag, sent)
 
 
 def post_late(
@@ -108,7 +112,8 @@ def _collect(own: Group, source: int | None, tag: int) -> tuple[int, Any]:
         return source, _fetch(own, source, tag)
     while True:
         place = own.seen[tag] = own.seen.get(tag, 0) + 1
-        sender = own.store.get(f"{me}/arrived/{tag}/{place}", own.timeout_s)
+        arrived = key(me, ARRIVED, -1, (POINT_TO_POINT, tag), place)
+        sender = own.store.get(arrived, own.timeout_s)
         if own.taken.get((sender, tag), 0) == 0:
             return sender, _fetch(own, sender, tag)
         own.taken[sender, tag] -= 1
@@ -125,11 +130,11 @@ def _from_anybody(thread: Thread, frame: FrameType) -> Reading | None:
 
 def _fetch(own: Group, source: int, tag: int) -> Any:
     number = own.received[source, tag] = own.received.get((source, tag), 0) + 1
-    key = f"{own.rank()}/sent/{source}/{tag}/{number}"
+    awaited = key(own.rank(), SENT, source, (POINT_TO_POINT, tag), number)
     with own.operation("recv", tag, 0):
-        own.messages.receive(own.rank(), source, tag)
-        value = own.from_member(source, key)
-    own.store.delete(key)
+        own.messages.notice(own.rank(), source, (POINT_TO_POINT, tag))
+        value = own.from_member(source, awaited)
+    own.store.delete(awaited)
     return value
 
 
