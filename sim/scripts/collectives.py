@@ -16,7 +16,7 @@ from squall.sim.scripts.reductions import operator_name, reduced
 from squall.sim.world.pieces import POINT_TO_POINT
 
 #: by member: what it has given this one
-Values = dict[int, list[Any]]
+Values = dict[int, list[Tensor]]
 
 
 @dataclass
@@ -43,13 +43,14 @@ class Operation:
     @property
     def agreed(self) -> dict[str, str]:
         """What all members have to give alike, in words."""
-        about, tensors = dict[str, str](), self.alike
-        if tensors is not None:
-            about = {
-                "type": ", ".join(dict.fromkeys(str(each.dtype) for each in tensors)),
-                "elements": str(sum(each.numel() for each in tensors)),
-                "shape": ", ".join(dict.fromkeys(str([*each.shape]) for each in tensors)),
-            }
+        tensors = self.alike
+        if tensors is None:
+            return {}
+        about = {
+            "type": ", ".join(dict.fromkeys(str(each.dtype) for each in tensors)),
+            "elements": str(sum(each.numel() for each in tensors)),
+            "shape": ", ".join(dict.fromkeys(str([*each.shape]) for each in tensors)),
+        }
         if self.root is not None:
             about["root"] = str(self.root)
         if self.op is not None:
@@ -69,11 +70,11 @@ class Operations:
         self._size = size
         self._others = [member for member in range(size) if member != rank]
 
-    def exchange(
+    def _exchange(
         self,
         kind: str,
         outputs: list[Tensor],
-        given: list[Any],
+        given: list[Tensor] | list[list[Tensor]],
         finish: Callable[[Values], object],
         *,
         in_parts: bool = False,
@@ -103,7 +104,7 @@ class Operations:
                 at, of = begin[n], begin[-1]
                 assign(tensor, reduced(each, op, into=tensor, at=at, of=of, to_one=to_one))
 
-        return self.exchange("all_reduce", tensors, tensors, finish, alike=tensors, op=op)
+        return self._exchange("all_reduce", tensors, tensors, finish, alike=tensors, op=op)
 
     def reduce(self, tensors: list[Tensor], op: Any, root: int) -> Operation:
         # Who is not the root finds out, too, what the operator cannot do.
@@ -115,10 +116,10 @@ class Operations:
     def broadcast(self, tensors: list[Tensor], root: int) -> Operation:
         operation = Operation("broadcast", tensors, tensors, root)
         given = dict.fromkeys(range(self._size), tensors)
-        return self.from_root(operation, given, lambda sent: put(tensors, sent))
+        return self._from_root(operation, given, lambda sent: put(tensors, sent))
 
-    def from_root(
-        self, operation: Operation, given: Values, finish: Callable[[list[Any]], object]
+    def _from_root(
+        self, operation: Operation, given: Values, finish: Callable[[list[Tensor]], object]
     ) -> Operation:
         """What the root has ``given`` each member goes to ``finish``, but for its own."""
         root = operation.root
@@ -136,7 +137,7 @@ class Operations:
         def finish(values: Values) -> None:
             put(into, [each[0] for each in values.values()])
 
-        return self.exchange("all_gather", into, inputs, finish, alike=inputs)
+        return self._exchange("all_gather", into, inputs, finish, alike=inputs)
 
     def all_gather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor]) -> Operation:
         def finish(values: Values) -> None:
@@ -144,7 +145,7 @@ class Operations:
                 put(into, sent)
 
         into = [each for into in outputs for each in into]
-        return self.exchange("all_gather", into, inputs, finish)
+        return self._exchange("all_gather", into, inputs, finish)
 
     def all_gather_into_tensor(self, outputs: list[Tensor], inputs: list[Tensor]) -> Operation:
         if len(outputs) == 1:
@@ -155,7 +156,7 @@ class Operations:
                 parts = [each[at].reshape(-1) for each in values.values()]
                 output.detach().copy_(torch.cat(parts).reshape(output.shape))
 
-        return self.exchange("all_gather_into_tensor", outputs, inputs, finish, alike=inputs)
+        return self._exchange("all_gather_into_tensor", outputs, inputs, finish, alike=inputs)
 
     def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], root: int) -> Operation:
         operation = Operation("gather", [], inputs, root)
@@ -173,7 +174,7 @@ class Operations:
     def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], root: int) -> Operation:
         operation = Operation("scatter", outputs, outputs, root)
         given = {member: [part] for parts in inputs for member, part in enumerate(parts)}
-        self.from_root(operation, given, lambda sent: put(outputs, sent))
+        self._from_root(operation, given, lambda sent: put(outputs, sent))
         if self._rank == root:
             operation.own, operation.finish = given[root], lambda values: put(outputs, values[root])
         return operation
@@ -210,7 +211,7 @@ class Operations:
                 assign(output, reduced(each, op, into=output, at=at, of=of))
 
         alike = [each for part in parts for each in part]
-        return self.exchange(
+        return self._exchange(
             "reduce_scatter", outputs, parts, finish, in_parts=True, alike=alike, op=op
         )
 
@@ -219,7 +220,7 @@ class Operations:
             put(outputs, [each[0] for each in values.values()])
 
         given = [[each] for each in inputs]
-        operation = self.exchange("all_to_all", outputs, given, finish, in_parts=True)
+        operation = self._exchange("all_to_all", outputs, given, finish, in_parts=True)
         operation.parts = tuple(map(Tensor.numel, inputs)), tuple(map(Tensor.numel, outputs))
         return operation
 
@@ -239,7 +240,7 @@ class Operations:
         return operation
 
     def barrier(self) -> Operation:
-        return self.exchange("barrier", [], [], lambda values: None)
+        return self._exchange("barrier", [], [], lambda values: None)
 
     # -- point to point -------------------------------------------------------------------
 

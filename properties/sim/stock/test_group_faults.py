@@ -76,7 +76,9 @@ def test_members_of_the_port_learn_of_a_crash(silent: bool) -> None:
     plan = Plan(workers=(Crash(worker=1, at_s=1.0, silent=silent),))
     run, said = told(plan, engine="port")
     assert run.ok and {*said} == {0, 2}
-    expected = ("Timed out waiting 60000ms", 61) if silent else ("Connection closed by peer (rank 1)", 1)
+    expected = (
+        ("Timed out waiting 60000ms", 61) if silent else ("Connection closed by peer (rank 1)", 1)
+    )
     assert all(expected[0] in text and seconds == expected[1] for text, seconds in said.values())
 
 

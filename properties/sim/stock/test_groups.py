@@ -34,7 +34,12 @@ SCRIPTS = {
     "point_to_point": 3,
     "profiled": 3,
     "refused": 3,
+    "who_waits": 3,
 }
+ON_BOTH = (
+    *("bits", "ends_and_limits", "large", "order", "pipelines", "point_to_point", "refused"),
+    "who_waits",
+)
 
 
 @pytest.mark.deep("starts processes of PyTorch again and again")
@@ -56,7 +61,7 @@ def test_a_script_prints_what_stock_pytorch_prints(name: str) -> None:
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("name", ["bits", "large", "order", "pipelines", "refused"])
+@pytest.mark.parametrize("name", ON_BOTH)
 def test_the_engines_do_what_stock_pytorch_does(name: str, engine: EngineName) -> None:
     script, expected = (
         FOLDER / f"{name}.py",
@@ -274,8 +279,6 @@ def test_operations_are_in_the_pictures(tmp_path: Path) -> None:
 def test_who_waits_for_whom_is_told_of_what_cannot_end(
     tmp_path: Path, calls: str, engine: EngineName
 ) -> None:
-    if engine == "port" and STALLS[calls][0] == "deadlock":
-        pytest.skip("on the port a sender does not wait for its receiver")
     script, printed = tmp_path / "script.py", io.StringIO()
     script.write_text(MISMATCH.format(calls=calls), encoding="utf-8")
     run = run_file(script, workers=2, engine=engine, stdout=printed, stderr=printed)
@@ -285,11 +288,11 @@ def test_who_waits_for_whom_is_told_of_what_cannot_end(
     assert told in lines and "script.py:8" in lines
 
 
-def test_a_run_may_go_on_after_a_mismatch(tmp_path: Path) -> None:
+def test_a_run_may_go_on_after_a_mismatch(tmp_path: Path, engine: EngineName) -> None:
     script = tmp_path / "script.py"
     calls = "dist.all_reduce(values, (ReduceOp.SUM, ReduceOp.MAX)[rank])"
     script.write_text(MISMATCH.format(calls=calls), encoding="utf-8")
-    done = squall("run", str(script), "--workers", "2", "--engine", "torch", "--go-on")
+    done = squall("run", str(script), "--workers", "2", "--engine", engine, "--go-on")
     assert (done.returncode, done.stdout.count("went on")) == (1, 2)
     assert "collectives that do not go together" in done.stdout
     assert "outcome        mismatch" in done.stdout

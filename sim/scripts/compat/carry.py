@@ -54,6 +54,16 @@ class Parcel(bytes):
         """The object, rebuilt by and for the current process."""
         return opened(self)
 
+    def alone(self) -> bytes:
+        """With nothing beside; for :func:`opened_alone`."""
+        return pickle.dumps((bytes(self), self.beside))
+
+
+def opened_alone(data: bytes) -> Any:
+    """What :meth:`Parcel.alone` stands for in the current process."""
+    pickled, beside = pickle.loads(data)
+    return _Unpickler(io.BytesIO(pickled), beside).load()
+
 
 def opened(data: Any) -> Any:
     """What pickled bytes stand for in the current process, whether they are a :class:`Parcel` or not."""

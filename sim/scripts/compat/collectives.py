@@ -9,12 +9,10 @@ from typing import Any
 
 from torch import Tensor
 
-from squall.sim.scripts.collectives import Operation, Values, hear_of_all
+from squall.sim.scripts.collectives import Operation, hear_of_all
 from squall.sim.scripts.compat import groups, point_to_point, rebound
-from squall.sim.scripts.compat.carry import Parcel
-from squall.sim.scripts.compat.groups import Group, resolve
+from squall.sim.scripts.compat.groups import Group
 from squall.sim.scripts.compat.process import current_process
-from squall.sim.scripts.compat.rebound import member_meant
 from squall.sim.scripts.compat.work import Work, in_background
 from squall.sim.world.places import tell_as
 
@@ -87,110 +85,11 @@ for _name, _function in _METHODS.items():
     setattr(Group, _name, _function)
 
 
-# -- collectives of objects ----------------------------------------------------------------------
-
-
-def _parcel(obj: Any) -> Parcel:
-    return Parcel(obj, current_process().space, share=False)
-
-
-def _member_of(group: Any) -> Group | None:
-    """None for who is no member."""
-    return None if group == groups.NON_MEMBER else resolve(group)
-
-
-def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
-    def finish(values: Values) -> None:
-        object_list[:] = [parcel.open() for (parcel,) in values.values()]
-
-    _exchange_objects("all_gather_object", obj, group, finish)
-
-
-def gather_object(
-    obj: Any,
-    object_gather_list: list[Any] | None = None,
-    dst: int | None = None,
-    group: Any = None,
-    group_dst: int | None = None,
-) -> None:
-    def finish(values: Values) -> None:
-        if resolve(group).rank() == root and object_gather_list is not None:
-            object_gather_list[:] = [parcel.open() for (parcel,) in values.values()]
-
-    if _member_of(group) is not None:
-        root = member_meant(group, dst, group_dst)
-        _exchange_objects("gather_object", obj, group, finish, root)
-
-
-def _exchange_objects(
-    kind: str, obj: Any, group: Any, finish: Callable[[Values], object], root: int | None = None
-) -> None:
-    """All wait for all, since they tell each other first how large the objects are."""
-    own = _member_of(group)
-    if own is not None:
-        operation = own.operations.exchange(kind, [], [_parcel(obj)], finish, root=root)
-        _collective(own, operation)
-
-
-def broadcast_object_list(
-    object_list: list[Any],
-    src: int | None = None,
-    group: Any = None,
-    device: Any = None,
-    group_src: int | None = None,
-    **_: Any,
-) -> None:
-    def finish(sent: list[Parcel]) -> None:
-        object_list[:] = sent[0].open()
-
-    own = _member_of(group)
-    if own is not None:
-        root = member_meant(group, src, group_src)
-        given = [_parcel(list(object_list))] if own.rank() == root else []
-        operation = Operation("broadcast_object_list", root=root)
-        operation = own.operations.from_root(
-            operation, dict.fromkeys(range(own.size()), given), finish
-        )
-        _collective(own, operation)
-
-
-def scatter_object_list(
-    scatter_object_output_list: list[Any],
-    scatter_object_input_list: list[Any] | None = None,
-    src: int | None = None,
-    group: Any = None,
-    group_src: int | None = None,
-) -> None:
-    def finish(sent: list[Parcel]) -> None:
-        scatter_object_output_list[0] = sent[0].open()
-
-    own = _member_of(group)
-    if own is not None:
-        root = member_meant(group, src, group_src)
-        is_root = own.rank() == root
-        parcels = [_parcel(obj) for obj in scatter_object_input_list or ()] if is_root else []
-        operation = own.operations.from_root(
-            Operation("scatter_object_list", root=root),
-            {member: [parcel] for member, parcel in enumerate(parcels)},
-            finish,
-        )
-        _collective(own, operation)
-        if is_root:
-            finish([parcels[root]])
-
-
 globals().update(rebound.NAMES)
-_OF_OBJECTS: tuple[Callable[..., Any], ...] = (
-    all_gather_object,
-    broadcast_object_list,
-    gather_object,
-    scatter_object_list,
-)
 tell_as(__name__, "torch.distributed.distributed_c10d")
 NAMES: dict[str, Any] = {
     **groups.NAMES,
     **rebound.NAMES,
     **point_to_point.NAMES,
-    **{function.__name__: function for function in _OF_OBJECTS},
     "Work": Work,
 }

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from squall.real.rpc.message_type import MessageType
 from squall.real.rpc.store import Store
-from squall.sim.scripts.compat.carry import Parcel
 from squall.sim.scripts.ledger import Ledger
 from squall.sim.world.network import Network
 from squall.sim.world.pieces import POINT_TO_POINT, Connections, Piece, Tag
@@ -18,14 +17,12 @@ from squall.sim.world.pieces import POINT_TO_POINT, Connections, Piece, Tag
 DEFAULT = "default_pg"
 #: what comes: values, word of members that wait for one, and from whom messages came, in their order
 SENT, NOTICED, ARRIVED = "sent", "noticed", "arrived"
-#: bytes of what is no tensor
-_SIZE_BYTES = 8
 
 
-class _Value(NamedTuple):
-    """What a member gives: tensors that nobody else has, or what is no tensor."""
+class _Given(NamedTuple):
+    """Tensors that nobody else has."""
 
-    value: Any
+    tensors: list[Tensor]
     size_bytes: int
 
 
@@ -39,7 +36,7 @@ class GroupMessages:
         self.ledger = Ledger("0" if name == DEFAULT else name, len(ranks))
         places = dict(enumerate(ranks))
         own = Store(network.runtime)  # members of several groups are at the same places
-        self._connections: Connections[_Value] = Connections(network, own, self, places)
+        self._connections: Connections[_Given] = Connections(network, own, self, places)
         self._opened = 0
 
     def open(self, member: int) -> None:
@@ -52,11 +49,11 @@ class GroupMessages:
     def close(self, member: int) -> None:
         self._connections.close(member)
 
-    def send(self, src: int, dst: int, tag: Tag, value: Any) -> int:
+    def send(self, src: int, dst: int, tag: Tag, tensors: list[Tensor]) -> int:
         """What one member gives another: how many bytes."""
         is_message = tag[0] == POINT_TO_POINT
         type = MessageType.SEND if is_message else MessageType.COLLECTIVE
-        content = _Value(value, size_of(value))
+        content = _Given(tensors, size_of(tensors))
         self._connections.send(src, dst, type, tag, (self._name, *tag), content=content)
         return content.size_bytes
 
@@ -66,11 +63,11 @@ class GroupMessages:
 
     # -- Receiver -------------------------------------------------------------------------
 
-    def come(self, src: int, dst: int, piece: Piece[_Value]) -> None:
+    def come(self, src: int, dst: int, piece: Piece[_Given]) -> None:
         if piece.content is None:
             self._put(key(dst, NOTICED, src, piece.tag), True)
             return
-        self._put(key(dst, SENT, src, piece.tag), piece.content.value)
+        self._put(key(dst, SENT, src, piece.tag), piece.content.tensors)
         if piece.tag[0] == POINT_TO_POINT:
             self._put(key(dst, ARRIVED, -1, piece.tag), src)
 
@@ -88,14 +85,6 @@ def key(dst: int, what: str, src: int, tag: Tag, number: int | None = None) -> s
     return name if number is None else f"{name}/{number}"
 
 
-def size_of(value: Any) -> int:
+def size_of(tensors: Sequence[Tensor]) -> int:
     """In bytes."""
-    if isinstance(value, Tensor):
-        return value.numel() * value.element_size()
-    if value is None:
-        return 0
-    if isinstance(value, Parcel):
-        return len(value) + size_of(value.beside)
-    if isinstance(value, list | tuple):
-        return sum(map(size_of, value))
-    return _SIZE_BYTES
+    return sum(each.numel() * each.element_size() for each in tensors)

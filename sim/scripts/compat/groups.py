@@ -226,9 +226,9 @@ class Group:
         return f"<process group {self.group_name} {self.ranks}>"
 
 
-def copied(given: list[Any]) -> list[Any]:
+def copied(given: list[Tensor]) -> list[Tensor]:
     """What is given, as it is now."""
-    return [each.detach().clone() if isinstance(each, Tensor) else each for each in given]
+    return [each.detach().clone() for each in given]
 
 
 @reads(__name__, "Group.from_member")

@@ -13,9 +13,9 @@ from torch.distributed import distributed_c10d
 from squall.real.future import Future
 from squall.real.runtime import current_task
 from squall.sim.scripts.compat.group_messages import ARRIVED, NOTICED, SENT, key
-from squall.sim.scripts.compat.groups import Group, resolve
+from squall.sim.scripts.compat.groups import Group, copied, resolve
 from squall.sim.scripts.compat.rebound import member_meant, rebound
-from squall.sim.scripts.compat.work import Work, copy, in_background
+from squall.sim.scripts.compat.work import Work, in_background
 from squall.sim.scripts.moved import put
 from squall.sim.world.pieces import POINT_TO_POINT
 from squall.sim.world.scheduler import SimRuntime
@@ -36,7 +36,7 @@ def _send(own: Group, tensors: list[Tensor], to: int, tag: int) -> Work:
     if is_late:
         own.sending[to] = posted
     else:
-        begun = _post(own, to, tag, copy(tensor))
+        begun = _post(own, to, tag, tensor)
 
     def end() -> None:
         """Its receiver has come, as gloo's sends wait for that."""
@@ -73,15 +73,15 @@ def recv(
 
 
 def _receive(own: Group, tensor: Tensor, source: int | None, tag: int) -> int:
-    sender, value = _collect(own, source, tag)
+    sender, sent = _collect(own, source, tag)
     with torch.no_grad():
-        put([tensor], [value])
+        put([tensor], sent)
     return own.ranks[sender]
 
 
-def _post(own: Group, to: int, tag: int, value: Any) -> AbstractContextManager[None]:
+def _post(own: Group, to: int, tag: int, tensor: Tensor) -> AbstractContextManager[None]:
     own.check_there(to)
-    sent = own.messages.send(own.rank(), to, (POINT_TO_POINT, tag), value)
+    sent = own.messages.send(own.rank(), to, (POINT_TO_POINT, tag), copied([tensor]))
     return own.operation("send", tag, sent)
 
 
@@ -100,7 +100,7 @@ def post_late(
     if before is not None:
         before.wait()
     try:
-        return _post(own, to, tag, copy(tensor))
+        return _post(own, to, tag, tensor)
     finally:
         posted.mark_completed(None)
 

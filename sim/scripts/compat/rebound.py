@@ -6,9 +6,13 @@ import inspect
 from types import FunctionType
 from typing import Any
 
+import torch
+from torch import Tensor
 from torch.distributed import distributed_c10d
 
 from squall.sim.scripts.compat import groups
+from squall.sim.scripts.compat.carry import Parcel, opened_alone
+from squall.sim.scripts.compat.process import current_process
 
 _REAL: Any = vars(distributed_c10d)
 #: what they call, which knows of groups
@@ -17,16 +21,33 @@ _HELPERS = (
     *("_warn_not_in_group", "all_gather_single", "reduce_scatter_single"),
 )
 _PUBLIC = (
-    *("all_gather", "all_gather_into_tensor", "all_reduce", "all_to_all", "all_to_all_single"),
-    *("barrier", "batch_isend_irecv", "broadcast", "gather", "irecv", "isend"),
-    *("monitored_barrier", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter", "send"),
+    *("all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all"),
+    *("all_to_all_single", "barrier", "batch_isend_irecv", "broadcast", "broadcast_object_list"),
+    *("gather", "gather_object", "irecv", "isend", "monitored_barrier", "recv_object_list"),
+    *("reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter", "scatter_object_list"),
+    *("send", "send_object_list"),
 )
+
+
+def _object_to_tensor(obj: Any, device: object, group: object) -> tuple[Tensor, Tensor]:
+    """Bytes, and how many: uint8 and int64 of one dimension."""
+    parcel = Parcel(obj, current_process().space, share=False)
+    data = torch.frombuffer(bytearray(parcel.alone()), dtype=torch.uint8).clone()
+    return data, torch.tensor([data.numel()])
+
+
+def _tensor_to_object(tensor: Tensor, size: int, group: object) -> Any:
+    return opened_alone(tensor.numpy().tobytes()[:size])
+
+
 #: what they find by its name, and the module that they are pickled as functions of
 known: dict[str, Any] = {
     **_REAL,
     **groups.NAMES,
     "__name__": "squall.sim.scripts.compat.collectives",
     "_get_object_coll_device": lambda group=None: "cpu",
+    "_object_to_tensor": _object_to_tensor,
+    "_tensor_to_object": _tensor_to_object,
 }
 
 

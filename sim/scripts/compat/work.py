@@ -1,12 +1,12 @@
-"""What collectives and sends have in common: work handles, and copies."""
+"""What collectives and sends have in common: work handles."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from squall.real.future import Future
 from squall.real.runtime import Task, current_task
@@ -26,10 +26,12 @@ class Work:
         self._until_waited = until_waited
         note("operations", self)
 
-    def wait(self, timeout: Any = None) -> bool:
-        """Blocks until done. Raises what went wrong."""
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Blocks until done. Raises what went wrong, and RuntimeError if it takes longer than ``timeout``."""
         over(self)
-        self._future.wait()
+        if not self._future.block(timeout.total_seconds() if timeout else None):
+            raise RuntimeError("Operation timed out!")
+        self._future.value()
         self._until_waited = False
         return True
 
@@ -71,7 +73,3 @@ def in_background(action: Callable[[], Any], *, until_waited: bool = False) -> W
 
 
 works(__name__, "Work.wait", lambda frame: getattr(frame.f_locals["self"].task, "id", None))
-
-
-def copy(tensor: Tensor) -> Tensor:
-    return tensor.detach().clone()
