@@ -156,9 +156,9 @@ class Group:
 
     def begin(
         self, operation: Operation, tag: Tag, timeout_s: float | None = None
-    ) -> Callable[[], None]:
+    ) -> Callable[[], list[Tensor]]:
         """Send what this member gives, as it is now; to be called is what waits for the others, so long, and
-        finishes it."""
+        gives the outputs."""
         kind, number = tag
         copies = {id(given): copied(given) for given in operation.pieces.values()}
         own = operation.own
@@ -171,7 +171,7 @@ class Group:
         for member in operation.tells:
             self.messages.notice(self._rank, member, tag)
 
-        def end() -> None:
+        def end() -> list[Tensor]:
             with begun, torch.no_grad():
                 values = {
                     src: self.from_member(src, key(self._rank, SENT, src, tag, 1), timeout_s)
@@ -182,6 +182,7 @@ class Group:
                 if own is not None:
                     values[self._rank] = own
                 operation.finish(dict(sorted(values.items())))
+            return operation.outputs
 
         return end
 
@@ -279,7 +280,8 @@ def resolve(group: Any) -> Group:
     default = groups().default
     if default is None:
         raise ValueError(
-            "Default process group has not been initialized: call init_process_group first"
+            "Default process group has not been initialized, please make sure to call "
+            "init_process_group."
         )
     if group is None or isinstance(group, _WorldMeta):
         return default

@@ -38,20 +38,25 @@ def _send(own: Group, tensors: list[Tensor], to: int, tag: int) -> Work:
     else:
         begun = _post(own, to, tag, tensor)
 
-    def end() -> None:
+    def end() -> list[Tensor]:
         """Its receiver has come, as gloo's sends wait for that."""
         with begun or post_late(own, to, tag, tensor, version, before, posted):
             own.from_member(to, awaited)
+        return tensors
 
     return in_background(end, until_waited=True)
 
 
-def _recv(own: Group, tensors: list[Tensor], source: int, tag: int) -> Work:
-    return in_background(lambda: _receive(own, tensors[0], source, tag), until_waited=True)
+def _recv(own: Group, tensors: list[Tensor], source: int | None, tag: int) -> Work:
+    def end() -> list[Tensor]:
+        _receive(own, tensors[0], source, tag)
+        return tensors
+
+    return in_background(end, until_waited=True)
 
 
 def _recv_anysource(own: Group, tensors: list[Tensor], tag: int) -> Work:
-    return in_background(lambda: _receive(own, tensors[0], None, tag), until_waited=True)
+    return _recv(own, tensors, None, tag)
 
 
 for _name, _function in (("send", _send), ("recv", _recv), ("recv_anysource", _recv_anysource)):
