@@ -64,25 +64,24 @@ class GroupMessages:
     # -- Receiver -------------------------------------------------------------------------
 
     def come(self, src: int, dst: int, piece: Piece[_Given]) -> None:
-        if piece.content is None:
-            self._put(key(dst, NOTICED, src, piece.tag), True)
-            return
-        self._put(key(dst, SENT, src, piece.tag), piece.content.tensors)
-        if piece.tag[0] == POINT_TO_POINT:
-            self._put(key(dst, ARRIVED, -1, piece.tag), src)
+        tag, content = piece.tag, piece.content
+        self._put(dst, SENT if content else NOTICED, src, tag, content and content.tensors)
+        if content and tag[0] == POINT_TO_POINT:
+            self._put(dst, ARRIVED, -1, tag, src)
 
-    def _put(self, name: str, value: Any) -> None:
-        """The next one under that key."""
-        self._store.set(f"{name}/{self._store.add(name, 1)}", value)
+    def _put(self, dst: int, what: str, src: int, tag: Tag, value: Any) -> None:
+        number = 1  # of a collective there is one
+        if tag[0] == POINT_TO_POINT:
+            number = self._store.add(f"{dst}/{what}/{src}/{tag[1]}", 1)
+        self._store.set(key(dst, what, src, tag, number), value)
 
     def lost(self, member: int, peer: int, timed_out: bool) -> None:
         self._store.set(f"{member}/gone/{peer}", True)
 
 
-def key(dst: int, what: str, src: int, tag: Tag, number: int | None = None) -> str:
+def key(dst: int, what: str, src: int, tag: Tag, number: int = 1) -> str:
     """Under which the store has what has come to a member, the ``number``-th of it."""
-    name = f"{dst}/{what}/{src}/{tag[0]}/{tag[1]}"
-    return name if number is None else f"{name}/{number}"
+    return f"{dst}/{what}/{src}/{tag[0]}/{tag[1]}/{number}"
 
 
 def size_of(tensors: Sequence[Tensor]) -> int:

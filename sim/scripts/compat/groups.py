@@ -133,6 +133,12 @@ class Group:
             what = "send" if f"/{NOTICED}/" in key else "recv"
             raise RuntimeError(too_late(what, timeout_s)) from None
 
+    def take(self, member: int, key: str, timeout_s: float | None = None) -> Any:
+        """As :meth:`from_member`, and it is forgotten."""
+        value = self.from_member(member, key, timeout_s)
+        self.store.delete(key)
+        return value
+
     def check_there(self, member: int) -> None:
         """Raises RuntimeError if a member has gone."""
         if self.store.peek(f"{self._rank}/gone/{member}"):
@@ -174,11 +180,11 @@ class Group:
         def end() -> list[Tensor]:
             with begun, torch.no_grad():
                 values = {
-                    src: self.from_member(src, key(self._rank, SENT, src, tag, 1), timeout_s)
+                    src: self.take(src, key(self._rank, SENT, src, tag), timeout_s)
                     for src in operation.wants
                 }
                 for dst in operation.readers:
-                    self.from_member(dst, key(self._rank, NOTICED, dst, tag, 1), timeout_s)
+                    self.take(dst, key(self._rank, NOTICED, dst, tag), timeout_s)
                 if own is not None:
                     values[self._rank] = own
                 operation.finish(dict(sorted(values.items())))

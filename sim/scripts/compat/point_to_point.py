@@ -41,7 +41,7 @@ def _send(own: Group, tensors: list[Tensor], to: int, tag: int) -> Work:
     def end() -> list[Tensor]:
         """Its receiver has come, as gloo's sends wait for that."""
         with begun or post_late(own, to, tag, tensor, version, before, posted):
-            own.from_member(to, awaited)
+            own.take(to, awaited)
         return tensors
 
     return in_background(end, until_waited=True)
@@ -138,9 +138,7 @@ def _fetch(own: Group, source: int, tag: int) -> Any:
     awaited = key(own.rank(), SENT, source, (POINT_TO_POINT, tag), number)
     with own.operation("recv", tag, 0):
         own.messages.notice(own.rank(), source, (POINT_TO_POINT, tag))
-        value = own.from_member(source, awaited)
-    own.store.delete(awaited)
-    return value
+        return own.take(source, awaited)
 
 
 class P2POp(distributed_c10d.P2POp):
