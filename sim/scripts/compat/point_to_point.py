@@ -14,7 +14,7 @@ from squall.real.future import Future
 from squall.real.runtime import current_task
 from squall.sim.scripts.compat.group_messages import ARRIVED, NOTICED, SENT, key
 from squall.sim.scripts.compat.groups import Group, copied, resolve
-from squall.sim.scripts.compat.rebound import member_meant, rebound
+from squall.sim.scripts.compat.rebound import known, member_meant, rebound
 from squall.sim.scripts.compat.work import Work, in_background
 from squall.sim.scripts.moved import put
 from squall.sim.world.pieces import POINT_TO_POINT
@@ -149,3 +149,4 @@ for _name in ("__init__", "__new__", "__repr__"):
     setattr(P2POp, _name, rebound(vars(distributed_c10d.P2POp)[_name]))
 
 NAMES: dict[str, Any] = {"P2POp": P2POp, "recv": recv}
+known.update(NAMES)
