@@ -65,6 +65,8 @@ from squall.sim.stock import (
 )
 from squall.sim.stock.packed import Packed
 from squall.sim.stock.store_guest import FileStore, PrefixStore, SharedStore, TCPStore, meet
+from squall.sim.world.started import STARTED
+from squall.sim.world.started import started as where_started
 
 #: how far the clock goes on at each reading, in seconds
 _READING_S = 1e-6
@@ -343,6 +345,8 @@ def _starting(start: Any, here: Here) -> Any:
 
     @functools.wraps(start)
     def started(self: threading.Thread) -> None:
+        if (begun := where_started(self)) is not None:
+            STARTED[self] = begun
         lane, run = next(lanes), self.run
 
         def begin() -> None:
