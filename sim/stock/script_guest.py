@@ -122,9 +122,11 @@ class ScriptGuest:
         return stacks()
 
     def serve_references(self) -> list[str]:
-        """What code of the script holds of references, and where."""
+        """What code of the script holds of references, and where; of those of a group that has ended nothing is known."""
         from squall.sim.world.holders import held
 
+        if not torch.distributed.rpc.api._is_current_rpc_agent_set():
+            return []
         return [
             f"{reference} of a value of {reference.owner_name()}, in {way}"  # type: ignore[attr-defined]
             for way, reference in held(
