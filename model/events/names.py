@@ -101,6 +101,11 @@ _CONTEXT = re.compile(r"\b(the )?((?:autograd )?context) (\d+)\b")
 _COUNTER_BITS = 48
 
 
+def number_of(number: int, one: str, many: str = "") -> str:
+    """``1 run``, ``1,200 runs``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
 def type_named(type: str) -> str:
     """What messages of a type are."""
     return _MESSAGES.get(type, type.lower().replace("_", " "))

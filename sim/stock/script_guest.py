@@ -125,7 +125,7 @@ class ScriptGuest:
         """What code of the script holds of references, and where; of those of a group that has ended nothing is known."""
         from squall.sim.world.holders import held
 
-        if not torch.distributed.rpc.api._is_current_rpc_agent_set():
+        if not torch._C._distributed_rpc._is_current_rpc_agent_set():
             return []
         return [
             f"{reference} of a value of {reference.owner_name()}, in {way}"  # type: ignore[attr-defined]

@@ -28,10 +28,10 @@ from squall.sim.scripts.collectives import Operation, Operations
 from squall.sim.scripts.compat import stores
 from squall.sim.scripts.compat.group_messages import DEFAULT, GroupMessages
 from squall.sim.scripts.compat.process import SimProcess, current_process_or_none, meeting
-from squall.sim.scripts.ledger import MismatchError
+from squall.sim.scripts.ledger import MismatchError, group_named
 from squall.sim.scripts.made import forget, note, over
 from squall.sim.world.network import Network
-from squall.sim.world.places import line_of
+from squall.sim.world.places import line_of, user_place
 from squall.sim.world.stack_reading import Rank, Reading, Thread, reads
 from squall.sim.world.stuck import stalled
 
@@ -75,7 +75,10 @@ class Group:
         self.sending: dict[int, Future[Any]] = {}
         worker = current_worker()
         assert isinstance(worker.world, Network), "scripts run on a simulated one"
-        messages = GroupMessages(worker.world, store, name, ranks)
+        made_of = [] if name == DEFAULT else self.ranks
+        #: what people are told that it is
+        self.of = group_named(made_of, str(user_place(sys._getframe())))
+        messages = GroupMessages(worker.world, store, name, ranks, self.of)
         self.messages: GroupMessages = store.first("messages", messages)
         self._process = current_process_or_none()
         if self._process is not None:
@@ -116,9 +119,7 @@ class Group:
             process = current_process_or_none()
             if process is not None:
                 process.group.stall = process.group.stall or stalled(process.group.runtime)
-            waited = (
-                f"a collective of group {self.group_name!r} timed out after {self.timeout_s:g} s"
-            )
+            waited = f"a collective of {self.of} timed out after {self.timeout_s:g} s"
             raise self._error(f"{waited}: {{}} has not come", member) from None
 
     def check_there(self, member: int) -> None:
@@ -133,7 +134,7 @@ class Group:
     def leave(self) -> None:
         """Members that wait for this one learn that it has gone."""
         if self._process is not None and not self._process.exit_code:
-            self.messages.ledger.left.add(self._rank)
+            self.messages.ledger.left.add(self.ranks[self._rank])
             self._miss(self._process)
         self.messages.close(self._rank)
 
@@ -163,8 +164,8 @@ class Group:
         frame, now_s = sys._getframe(1), process.group.runtime.env.now
         gives, takes = operation.parts or ((), ())
         call = Call(
-            self._rank, operation.kind, number, operation.agreed, line_of(frame), now_s, gives, takes,
-            names(frame, args, registered()),
+            self.ranks[self._rank], self._rank, operation.kind, number, operation.agreed, line_of(frame), now_s,
+            gives, takes, names(frame, args, registered()),
         )  # fmt: skip
         try:
             self.messages.ledger.note(call)
@@ -198,8 +199,10 @@ class Group:
 @reads(__name__, "Group.from_member")
 def _waits(thread: Thread, frame: FrameType) -> Reading:
     """A member waits for another one."""
-    rank = frame.f_locals["self"].ranks[frame.f_locals["member"]]
-    what = f"rank {rank} to call {thread.called() or 'the same'}"
+    own = frame.f_locals["self"]
+    rank = own.ranks[frame.f_locals["member"]]
+    where = "" if own.group_name == DEFAULT else f" in {own.of}"
+    what = f"rank {rank} to call {thread.called() or 'the same'}{where}"
     if (sent := _SENT.search(frame.f_locals["key"])) is not None:
         what = f"a message of rank {rank} with tag {sent[1]}"
     return Reading("collective", what, "", (Rank(rank),))
