@@ -295,6 +295,9 @@ class Names:
         worker = worker if worker >= 0 else started_on
         role: Role = "request" if cause >= 0 else "thread"
         if self._mains.get(worker) == task or not name:
-            role = "main"
+            role, name = (
+                "main",
+                name and "main",
+            )  # a process goes by its worker, not by who has started it
         on = self.worker(worker) if where and worker >= 0 else ""
         return task_named(role, on, name, self.functions.get(task, ""))
