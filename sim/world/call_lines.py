@@ -52,11 +52,11 @@ class CallLines(Watcher):
         name = getattr(function, "__qualname__", None) or type(function).__name__
         own = name_of_call(str(name), maker.f_locals.get("args"))
         if own == name and code is not None and is_library(code.co_filename):
-            own = _in_line(maker) or own
+            own = called_in_line(maker) or own
         self.functions[self._events] = own
 
 
-def _in_line(maker: FrameType) -> str:
+def called_in_line(maker: FrameType) -> str:
     """What the user's line calls, where that is a function of a library, which calls another one of its own on
     behalf of it: ``shutdown``, ``DistributedOptimizer.step``. "" where the line itself asks for a function."""
     user, frame, name = user_frame(maker), maker.f_back, ""
