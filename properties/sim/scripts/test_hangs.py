@@ -101,9 +101,10 @@ def test_the_cause_comes_first(
     tmp_path: Path, what: str, engine: EngineName, compiled_engine: None
 ) -> None:
     body, cause = CAUSES[what]
-    script = write(tmp_path, SCRIPT.replace("BODY", body))
-    run = run_file(script, workers=2, stdout=io.StringIO(), stderr=io.StringIO(), engine=engine)
+    script, stderr = write(tmp_path, SCRIPT.replace("BODY", body)), io.StringIO()
+    run = run_file(script, workers=2, stdout=io.StringIO(), stderr=stderr, engine=engine)
     assert (run.outcome, run.errors, run.why()[0]) == ("deadlock", [], cause)
+    assert "Traceback" not in stderr.getvalue(), "who is ended at last says nothing"
 
 
 WITHOUT_LINES = {
