@@ -17,8 +17,10 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from squall.properties.sim.pictures.test_export import unpacked
+from squall.properties.support.console import play
 from squall.properties.support.markdown import links
-from squall.properties.support.paths import ROOT
+from squall.properties.support.paths import DOCS, ROOT
+from squall.sim.cli.starting import NEVER, PROGRESS
 
 TIMEOUT_S = 240
 
@@ -114,10 +116,12 @@ class Installed:
 
     def run(self, *words: str | Path, code: int = 0) -> str:
         """What the command prints, from a folder that has nothing to do with the repository."""
+        store = str(self.folder / "store")
+        environment = {**self._environment(), "COLUMNS": "100", "SQUALL_STORE": store}
         done = subprocess.run(
             words,
             cwd=self.folder,
-            env=self._environment(),
+            env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -126,6 +130,25 @@ class Installed:
         assert done.returncode == code, f"{done.stdout}\n{done.stderr}"
         return done.stdout
 
+    def typed(self, words: list[str], folder: Path) -> tuple[int, str]:
+        """The exit code of a command that is typed in a folder, and all that a terminal shows."""
+        programs = {
+            "squall": [self.squall],
+            "python": [self.python],
+            "pytest": [self.python, "-m", "pytest"],
+        }
+        done = subprocess.run(
+            [*programs.get(words[0], words[:1]), *words[1:]],
+            cwd=folder,
+            env={**self._environment(), "COLUMNS": "80", PROGRESS: NEVER},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
+        return done.returncode, done.stdout
+
     def report(self, *words: str | Path) -> dict[str, object]:
         """The JSON object of a command."""
         said: dict[str, object] = json.loads(self.run(self.squall, *words, "--json"))
@@ -133,8 +156,7 @@ class Installed:
 
     def _environment(self) -> dict[str, str]:
         inherited = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-        store = str(self.folder / "store")
-        return {**inherited, "OMP_NUM_THREADS": "1", "COLUMNS": "100", "SQUALL_STORE": store}
+        return {**inherited, "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture(scope="session")
@@ -174,7 +196,9 @@ def _build(folder: Path) -> None:
 
 
 def _call(*words: str | Path) -> None:
-    done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_S)
+    # a checkout that the environment makes importable is no installed squall
+    outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(words, env=outside, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 
@@ -269,6 +293,16 @@ def test_planted_bugs_and_pytorchs_tests_are_with_the_tests(installed: Installed
         installed.run(installed.squall, command, code=2)
     report = installed.report("mutants", "--drawn", "1", "--seconds", "1", "--allow-unchecked")
     assert len(report["mutants"]) == 1  # type: ignore[arg-type]
+
+
+@pytest.mark.deep("the commands of the tutorial, each in an interpreter that imports torch")
+def test_the_tutorial_in_an_empty_folder(installed: Installed) -> None:
+    folder = installed.folder / "empty"
+    folder.mkdir()
+    code, said = installed.typed(["squall", "examples", "all", "--into", "examples"], folder)
+    assert code == 0, said
+    wrong = play(DOCS / "tutorial.md", folder, installed.typed)
+    assert not wrong, "\n".join(wrong)
 
 
 def test_somebodys_tests_need_no_configuration(installed: Installed) -> None:

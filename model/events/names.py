@@ -101,6 +101,11 @@ _CONTEXT = re.compile(r"\b(the )?((?:autograd )?context) (\d+)\b")
 _COUNTER_BITS = 48
 
 
+def number_of(number: int, one: str, many: str = "") -> str:
+    """``1 run``, ``1,200 runs``."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
 def type_named(type: str) -> str:
     """What messages of a type are."""
     return _MESSAGES.get(type, type.lower().replace("_", " "))
@@ -290,6 +295,9 @@ class Names:
         worker = worker if worker >= 0 else started_on
         role: Role = "request" if cause >= 0 else "thread"
         if self._mains.get(worker) == task or not name:
-            role = "main"
+            role, name = (
+                "main",
+                name and "main",
+            )  # a process goes by its worker, not by who has started it
         on = self.worker(worker) if where and worker >= 0 else ""
         return task_named(role, on, name, self.functions.get(task, ""))

@@ -96,6 +96,9 @@ class _History:
         self._by_number: dict[int, _Carried] = {}
         #: requests at work: (worker, source, id) -> (task, since)
         self.handlers: dict[tuple[int, int, int], tuple[int, float]] = {}
+        #: tasks that have run a function of the user's, and are over
+        self.returned: set[int] = set()
+        self._called: set[int] = set()
         #: requests whose handlers have begun
         self.taken_up: set[tuple[int, int, int]] = set()
         #: calls without an end: (worker, id) -> (task, since, destination, type)
@@ -134,6 +137,10 @@ class _History:
             self.taken_up.add((worker, values[0], values[2]))
         elif type is tracing.HANDLER_ENDED:
             self.handlers.pop((worker, values[0], values[2]), None)
+        elif type is tracing.UDF_ENDED:
+            self._called.add(task)
+        elif type is tracing.TASK_ENDED and task in self._called and values[0] is None:
+            self.returned.add(task)
         elif type is tracing.CALL_STARTED:
             self.calls[worker, values[0]] = (task, time_s, values[1], values[2])
         elif type is tracing.CALL_ENDED:
@@ -203,6 +210,8 @@ class _Builder:
         self._graph.nodes[task].update(since_s=waiting.since_s, line=line_of(waiting))
         if waiting.call is not None:
             thing = self._reply(*waiting.call, label=waiting.what)
+            if waiting.lack:
+                self._graph.nodes[thing].setdefault("lack", waiting.lack)
         elif waiting.context is not None:
             thing = self._pass(waiting.worker, waiting.context)
         else:
@@ -253,6 +262,9 @@ class _Builder:
         if request.type == "BACKWARD_AUTOGRAD_REQ" and (dst, context) in history.passes:
             assert isinstance(context, int), "a gradient message is about a context"
             self._graph.add_edge(key, self._pass(dst, context), label="comes when it ends")
+        elif handler is not None and handler[0] in history.returned:
+            self._graph.nodes[key]["lack"] = "it has returned a future that nobody has completed"
+            self._graph.add_edge(key, self._worker(dst), label="is to complete it")
         elif handler is not None:
             task = self._task(handler[0], dst)
             self._graph.add_edge(key, task, label=f"at work since t={handler[1]:.6f}")

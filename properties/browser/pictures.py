@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import importlib
-import io
+import shutil
 import sys
 import tempfile
 import time
@@ -17,74 +16,64 @@ from pathlib import Path
 
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 
 import squall
 from squall.properties.browser.conftest import Page, chromium
+from squall.properties.support.commands import typed
 from squall.properties.support.markdown import blocks
 from squall.properties.support.paths import ROOT
-from squall.properties.support.scripts import run_file
-from squall.sim import pictures
 from squall.sim.scenarios.replay import replay
 from squall.sim.search.draw import Settings, draw
 
 DOCS = ROOT / "docs"
 
 
-def script(name: str, *args: str, workers: int) -> pictures.Recording:
-    """A run of an example."""
-    quiet = io.StringIO()
-    path = ROOT / "examples" / name
-    run = run_file(path, *args, workers=workers, seed=7, stdout=quiet, stderr=quiet)
-    words = f"squall run examples/{name} --workers {workers} --seed 7"
-    if args:
-        words += " -- " + " ".join(args)
-    return pictures.recording(run, title=f"examples/{name}", replay=words)
+def made(folder: Path, *words: str) -> str:
+    """The page that ``squall timeline`` makes in a folder."""
+    code, said = typed(["squall", "timeline", "-o", "page.html", *words], folder)
+    assert code == 0, said
+    return (folder / "page.html").read_text(encoding="utf-8")
 
 
-def failing() -> pictures.Recording:
+def example(folder: Path, name: str, *args: str) -> str:
+    """The page of a run of an example."""
+    options = ("--workers", "4", "--seed", "7", *(("--", *args) if args else ()))
+    return made(folder, f"examples/{name}", *options)
+
+
+def failing(folder: Path) -> str:
     """A storm that ends well but has a crash in it: the first seed with one."""
     for seed in range(500):
         run = replay(draw(seed, Settings("storm")))
         kinds = [r[4][0] for r in run.records if r[3].name == "fault_injected"]
         if {"crash", "restart"} <= set(kinds) and 300 < len(run.records) < 1200:
-            return pictures.recording(
-                run,
-                title=f"seed {seed}, faults storm",
-                replay=f"squall replay {seed} --faults storm",
-            )
+            return made(folder, str(seed), "--faults", "storm")
     raise SystemExit("no seed crashes and restarts a worker")
 
 
-def shown_in(page: str, title: str, folder: str) -> Path:
+def shown_in(page: str, title: str, folder: Path) -> Path:
     """A file that a page of the documentation shows."""
     text = (DOCS / page).read_text(encoding="utf-8")
     (source,) = (block.text for block in blocks(text) if block.title == title)
-    path = Path(folder) / title
+    path = folder / title
     path.write_text(source, encoding="utf-8")
     return path
 
 
-def both_runs() -> str:
+def both_runs(folder: Path) -> str:
     """What decided the race of docs/why.md."""
-    with tempfile.TemporaryDirectory() as folder:
-        found = squall.fuzz(shown_in("why.md", "samples_seen.py", folder), workers=3).finding
+    found = squall.fuzz(shown_in("why.md", "samples_seen.py", folder), workers=3).finding
     assert found is not None and found.why is not None
     return found.why.timeline().html
 
 
-def own_test() -> pictures.Recording:
+def own_test(folder: Path) -> str:
     """The failing test of the tutorial, as small as it was made there."""
-    with tempfile.TemporaryDirectory() as folder:
-        shown_in("tutorial.md", "test_weights.py", folder)
-        sys.path.insert(0, folder)
-        step = importlib.import_module("test_weights").step
-        world = {"seed": 2, "latency": "lognormal:0.001:1.5"}
-        run = squall.run(step, workers=3, join="worker{rank}", **world)
-        sys.path.remove(folder)
-    assert not run.ok
-    return pictures.recording(
-        run.inner, title="test_weights.py", replay="squall replay .squall/scenarios/3e35ed73.json"
-    )
+    shown_in("tutorial.md", "test_weights.py", folder)
+    typed(["pytest", "-q", "test_weights.py"], folder)
+    (kept,) = (folder / ".squall" / "scenarios").glob("*.json")
+    return made(folder, str(kept.relative_to(folder)))
 
 
 def click_message(page: Page, kind: str, nth: int) -> None:
@@ -104,9 +93,15 @@ def click_message(page: Page, kind: str, nth: int) -> None:
 
 
 def overtaken(page: Page) -> None:
-    """The call that comes too late is chosen."""
+    """The arrival of the call that comes too late is chosen."""
     clock("order")(page)
-    click_message(page, "call", 8)
+    page.browser.find_element(By.ID, "search").send_keys("message delivered load")
+    page.wait("/^[12] of/.test(document.getElementById('found').textContent)")
+    page.browser.find_element(By.CSS_SELECTOR, "#tall .row").click()  # the second one is the answer
+    page.wait("squall.chosen >= 0 && squall.cone")
+    page.browser.find_element(By.ID, "search").clear()
+    page.browser.find_element(By.ID, "search").send_keys(" ", Keys.BACKSPACE)
+    page.move(4, 4)
 
 
 def half_way(page: Page) -> None:
@@ -161,21 +156,21 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as profile, contextlib.ExitStack() as stack:
         browser = chromium(Path(profile))
         stack.callback(browser.quit)
-        training = script("parameter_server.py", "--steps", "2", workers=4)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        shutil.copytree(ROOT / "examples", folder / "examples")
         take(
             browser,
-            pictures.page(training),
+            example(folder, "parameter_server.py", "--steps", "2"),
             [
                 ("timeline-space-time", "space_time", lambda p: click_message(p, "gradient", 1)),
                 ("timeline-work", "work", clock("order")),
                 ("timeline-graph", "graph", half_way),
             ],
         )
-        take(browser, pictures.page(script("rref_sharing.py", workers=4)),
-             [("timeline-rrefs", "rrefs", nothing)])  # fmt: skip
-        take(browser, pictures.page(own_test()), [("failing-run", "space_time", overtaken)])
-        take(browser, both_runs(), [("why-two-runs", None, nothing)])
-        take(browser, pictures.page(failing()), [("timeline-faults", "space_time", clock("order"))])
+        take(browser, example(folder, "rref_sharing.py"), [("timeline-rrefs", "rrefs", nothing)])
+        take(browser, own_test(folder), [("failing-run", "space_time", overtaken)])
+        take(browser, both_runs(folder), [("why-two-runs", None, nothing)])
+        take(browser, failing(folder), [("timeline-faults", "space_time", clock("order"))])
 
 
 if __name__ == "__main__":

@@ -188,10 +188,17 @@ def test_a_page_opens_on_the_failure(visit: Visit, tmp_path: Path) -> None:
     shown = page.browser.find_element(By.ID, "chosen").text
     assert f"#{failed.failure} " in shown and "w0 raised AssertionError: too many: 5" in shown
     assert "assert seen < 5" in page.browser.find_element(By.CSS_SELECTOR, ".violations pre").text
-    rows = page.browser.find_element(By.ID, "rows").rect
-    assert rows["y"] + rows["height"] / 2 <= page.js("return window.innerHeight")
-    stuck = visit(pictures.page(hanging()))
-    assert stuck.js("return squall.view") == "waits"
+    assert visit(pictures.page(hanging())).js("return squall.view") == "waits"
+    stuck = pictures.recording(
+        run_file(write(tmp_path, "import threading\nthreading.Event().wait()\n"), workers=2)
+    )
+    hang = stuck.run.hang()
+    assert hang is not None
+    for opened in (visit(pictures.page(failed)), visit(pictures.page(stuck))):
+        rows = opened.browser.find_element(By.ID, "rows").rect
+        assert rows["y"] + rows["height"] / 2 <= opened.js("return window.innerHeight")
+    assert page.js("return squall.view") == "waits"
+    assert page.js("return document.querySelector('header').innerText").count(hang.cause) == 1
 
 
 # -- hovering and clicking ------------------------------------------------------------------------

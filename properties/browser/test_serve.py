@@ -17,6 +17,7 @@ from squall.properties.browser.conftest import HEIGHT, WIDTH, Page, chromium
 from squall.properties.browser.test_page import VIEWS
 from squall.sim.names import PlotlyFrom
 from squall.sim.scenario import Expected, Scenario, Script
+from squall.sim.scenarios.file import name_of
 from squall.sim.scenarios.store import Place, Store
 from squall.sim.search.draw import draw
 from squall.sim.serve.server import Server
@@ -59,6 +60,9 @@ return text.getBoundingClientRect().toJSON();
 """
 
 
+_BOX = "return document.querySelector(arguments[0]).getBoundingClientRect().toJSON()"
+
+
 def test_failures_are_blocks_on_a_phone(own_browser: Chrome, server: Server) -> None:
     place = "/home/somebody/trainings/of/a/server/that_has_a_name.py:89"
     expected = Expected(outcome="error", property="script", what="a process raised ValueError")
@@ -78,6 +82,10 @@ def test_failures_are_blocks_on_a_phone(own_browser: Chrome, server: Server) -> 
         assert date["height"] < 30, "it stands in one line"
         assert width > 640 or message["bottom"] <= where["top"] < where["bottom"] <= date["top"]
     assert "server/<wbr>that_has_a_name.py:89" in own_browser.page_source
+    own_browser.get(f"{server.url}run/{name_of(kept)}")
+    shown = own_browser.find_element(By.TAG_NAME, "body").text
+    assert f"ValueError: no weights at {place}" in shown
+    assert "squall why" in shown and "says what decided it" in shown
 
 
 def test_where_a_campaign_has_been_is_drawn_under_the_policy(
@@ -97,6 +105,22 @@ def test_where_a_campaign_has_been_is_drawn_under_the_policy(
     assert page.js("return document.querySelectorAll('#figure .main-svg').length") >= 1
     assert page.js("return document.getElementById('figure').clientHeight") > 300
     assert page.errors() == []
+    phone = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    own_browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
+    own_browser.refresh()
+    page.wait("window.squall && squall.ready")
+    title, legend, plot = (
+        page.js(_BOX, name) for name in (".gtitle", ".legend", ".cartesianlayer")
+    )
+    wide = page.js("return document.documentElement.scrollWidth")
+    phone |= {"width": WIDTH, "height": HEIGHT, "mobile": False}
+    own_browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
+    assert (
+        wide <= 390
+        and title["right"] <= 390
+        and "<" not in page.js("return document.querySelector('.gtitle').textContent")
+    )
+    assert title["bottom"] <= legend["top"] and legend["bottom"] <= plot["top"] + 1
 
 
 def test_the_list_is_no_wider_than_a_phone(own_browser: Chrome, server: Server) -> None:

@@ -16,6 +16,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from squall.properties.support.markdown import blocks
 from squall.properties.support.paths import EXAMPLES
 
 COLUMNS = 80
+Run = Callable[[list[str], Path], tuple[int, str]]
 _NAME = re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{8}\b")
 
 
@@ -97,9 +99,15 @@ class Names:
         return "" if skips or position == len(lines) else f"more comes: {lines[position]!r}"
 
 
-def play(page: Path, folder: Path) -> list[str]:
-    """Play a page in an empty folder. What is not as it says there, a text for each command."""
-    shutil.copytree(EXAMPLES, folder / EXAMPLES.name, dirs_exist_ok=True)
+def play(page: Path, folder: Path, run: Run | None = None) -> list[str]:
+    """Play a page in an empty folder. What is not as it says there, a text for each command.
+
+    ``run`` gives the exit code of a command in a folder, and what it prints; without it, commands are those of
+    this checkout.
+    """
+    run = run or _run
+    if not (folder / EXAMPLES.name).exists():
+        shutil.copytree(EXAMPLES, folder / EXAMPLES.name)
     wrong: list[str] = []
     names = Names()
     code = 0
@@ -113,7 +121,7 @@ def play(page: Path, folder: Path) -> list[str]:
             if words == "echo $?":
                 said = str(code)
             else:
-                code, said = _run(shlex.split(words), folder)
+                code, said = run(shlex.split(words), folder)
             lines = [line.rstrip() for line in said.splitlines()]
             difference = names.difference(command.expected, lines) if command.expected else ""
             if difference:

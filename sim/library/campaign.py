@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from squall.model.checks.scripts import of_a_fault, raised
+from squall.model.events.names import number_of
 from squall.model.events.run import Violation
 from squall.sim.faults.draw import Profile
 from squall.sim.faults.plan import NO_FAULTS, Plan
@@ -100,12 +101,12 @@ class Finding:
         lines = [*self.problems, ""]
         if self.why is not None:
             lines += [*why_lines(self.why), ""]
-        workers = f", {found.workers} workers" if found.workers is not None else ""
+        workers = f", {number_of(found.workers, 'worker')}" if found.workers is not None else ""
         lines.append(f"seed {found.seed}{profile}{workers}, engine {found.engine}")
         if self.tried:
-            lines.append(f"{self.tried:,} {'run' if self.tried == 1 else 'runs'} passed before it")
+            lines.append(f"{number_of(self.tried, 'run')} passed before it")
         if self.shrink_runs:
-            lines.append(f"shrunk in {self.shrink_runs:,} runs to")
+            lines.append(f"shrunk in {number_of(self.shrink_runs, 'run')} to")
         rows = [("seed", str(small.seed)), ("latency", small.world.latency)]
         rows += expanded_plan(small.faults, self.small.inner.names)
         width = max(len(name) for name, _ in rows)

@@ -55,6 +55,9 @@ def call(import_module: ImportModule, main: dict[str, Any], **asked: Any) -> Non
     the function raises.
     """
     what = Asked(**asked)
+    # What the script has named for itself is none of the function's, which may have its own ``call`` or ``sys``.
+    for name in [name for name in main if not name.startswith("__")]:
+        del main[name]
     #: the simulated process's modules; None in a process of its own
     space: ModuleSpace | None = getattr(import_module, "__self__", None)
     environ = import_module("os").environ

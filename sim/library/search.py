@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 import torch
 
+from squall.model.events.names import number_of
 from squall.model.events.run import NOT_CHECKED
 from squall.sim.diff.compare import Comparison, compare_engines
 from squall.sim.explore.campaign import parts
@@ -77,12 +78,22 @@ class Fuzzed:
     def __repr__(self) -> str:
         if self.finding is not None:
             return "\n".join(
-                [f"<squall.Fuzzed, failed after {self.runs:,} runs>", *self.finding.lines()]
+                [
+                    f"<squall.Fuzzed, failed after {number_of(self.runs, 'run')}>",
+                    *self.finding.lines(),
+                ]
             )
         if self.unchecked is not None:
-            return f"<squall.Fuzzed, {self.runs:,} runs, {NOT_CHECKED}: {self.unchecked}>"
+            return (
+                f"<squall.Fuzzed, {number_of(self.runs, 'run')}, {NOT_CHECKED}: {self.unchecked}>"
+            )
         texts = [failure.text for failure in self.failures]
-        return "\n".join([f"<squall.Fuzzed, {self.runs:,} runs, {len(texts)} failures>", *texts])
+        return "\n".join(
+            [
+                f"<squall.Fuzzed, {number_of(self.runs, 'run')}, {number_of(len(texts), 'failure')}>",
+                *texts,
+            ]
+        )
 
 
 def fuzz(

@@ -158,8 +158,10 @@ class Recording:
 
     @property
     def besides(self) -> list[Violation]:
-        """What was violated, beside those errors."""
-        return [each for each in self.violations if not raised(each)]
+        """What was violated, beside those errors and the waits that nothing can end."""
+        hang = self.run.hang()
+        told = set() if hang is None else {hang.cause}
+        return [each for each in self.violations if not raised(each) and each.seen not in told]
 
     @property
     def wrong(self) -> str:

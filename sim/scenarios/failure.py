@@ -105,6 +105,11 @@ class Failure:
         return shlex.join(["squall", "replay", self.file])
 
     @property
+    def explain(self) -> str:
+        """A command line that says what decided it, once it is kept."""
+        return shlex.join(["squall", "why", self.file])
+
+    @property
     def timeline(self) -> str:
         """A command line that makes a page of it, once it is kept."""
         return shlex.join(["squall", "timeline", self.file])

@@ -26,11 +26,12 @@ class Names(NamedTuple):
 
 @dataclass(frozen=True)
 class Call:
-    """``sequence``: the how manieth collective of its group it is; ``agreed``: what all members have to give alike, by
+    """``rank``: that in the default group, ``member``: its place in its own; ``sequence``: the how manieth collective of its group it is; ``agreed``: what all members have to give alike, by
     name; ``gives``, ``takes``: by member, what it is sent and what is expected of it, in elements. ``place``: the
     user's line, "" if there is none; ``at_s``: seconds of virtual time."""
 
     rank: int
+    member: int
     kind: str
     sequence: int
     agreed: dict[str, str]
@@ -56,6 +57,6 @@ class Call:
         if "elements" in names and "shape" in names:
             names.remove("shape")
         ways = (self, other), (other, self)
-        if any(one.gives and one.gives[two.rank] != two.takes[one.rank] for one, two in ways):
+        if any(one.gives and one.gives[two.member] != two.takes[one.member] for one, two in ways):
             names.append("parts")
         return ", ".join(names)

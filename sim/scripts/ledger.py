@@ -6,27 +6,42 @@ not look: it moves bytes, so a mistake ends in wrong values, or in a wait that e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from squall.sim.scripts.call import Call
 from squall.sim.scripts.call_order import CallOrder, told
+
+#: ranks of a group that are told one by one
+_TOLD = 4
 
 
 class MismatchError(RuntimeError):
     """Members of a process group have called what does not go together."""
 
 
+def group_named(ranks: Sequence[int], made: str) -> str:
+    """What people are told that a process group is: of which ranks it was made, and at which line; of the default one
+    ``ranks`` is empty."""
+    if not ranks:
+        return "the default process group"
+    many = f"{len(ranks)} ranks"
+    if len(ranks) <= _TOLD:
+        many = "rank" + "s" * (len(ranks) > 1) + f" {' and '.join(map(str, ranks))}"
+    return f"the process group of {many}" + (f" made at {made}" if made else "")
+
+
 @dataclass
 class Ledger:
-    """Of one group of ``size`` members."""
+    """Of one group of ``size`` members; ``of``: what people are told that it is."""
 
-    name: str
+    of: str
     size: int
     #: by number of the call, until all members have called
     _calls: dict[int, list[Call]] = field(default_factory=dict)
-    #: by member and kind: the last one that it called
+    #: by rank and kind: the last one that it called
     last: dict[tuple[int, str], Call] = field(default_factory=dict)
-    #: members that have left it by themselves
+    #: ranks that have left it by themselves
     left: set[int] = field(default_factory=set)
     _order: CallOrder = field(default_factory=CallOrder)
 
@@ -35,7 +50,7 @@ class Ledger:
         for sequence, calls in sorted(self._calls.items()) if self.left else ():
             for rank in sorted(self.left - {call.rank for call in calls}):
                 return (
-                    f"collective {sequence} of process group {self.name}: {calls[0]}; rank {rank} "
+                    f"collective {sequence} of {self.of}: {calls[0]}; rank {rank} "
                     "leaves the group without it"
                 )
         return ""
@@ -53,11 +68,10 @@ class Ledger:
             differs = call.differs(other)
             if differs:
                 raise MismatchError(
-                    f"collective {sequence} of process group {self.name} differs in {differs}: "
-                    f"{other}; {call}"
+                    f"collective {sequence} of {self.of} differs in {differs}: {other}; {call}"
                 )
         if len(calls) == self.size and (rows := self._order.note(calls)):
             raise MismatchError(
-                f"collectives of process group {self.name} are called in another order: "
+                f"collectives of {self.of} are called in another order: "
                 + "; ".join(map(told, rows))
             )

@@ -50,7 +50,7 @@ class RankError(NamedTuple):
     def __str__(self) -> str:
         who = self.worker if self.rank is None else f"rank {self.rank}"
         where = f" at {self.where}" if self.file else ""
-        if (remote := _raised_remotely(self.message)) is not None:
+        if (remote := raised_remotely(self.message)) is not None:
             return f"{who}: {remote}" + (f", called from {self.where}" if self.file else "")
         if self.type == EXITED:
             return f"{who} ended with {self.message}{where}"
@@ -62,7 +62,7 @@ def _at(file: str, line: int) -> str:
     return f"{cell_of(file) or file}:{line}"
 
 
-def _raised_remotely(message: str) -> str | None:
+def raised_remotely(message: str) -> str | None:
     """What a function on another worker has raised, on which and where, if an error tells of that: the innermost,
     where one call has led to the next."""
     if (key := _KEY.match(message)) is not None:

@@ -65,12 +65,15 @@ def _run_of(kind: KindStatus, failures: Sequence[Failure]) -> str | None:
     return same[0].name if same else None
 
 
-def before(name: str, scenario: Scenario, refused: str | None, token: str) -> str:
-    """What is shown of a run that has not taken place: what it is, and a button that starts it.
+def before(
+    name: str, scenario: Scenario, failure: Failure | None, refused: str | None, token: str
+) -> str:
+    """What is shown of a run that has not taken place: what it is, what is known of it if it is a ``failure``, and a
+    button that starts it.
 
     ``refused``: why there is no such button.
     """
-    values = {"scenario": scenario, "refused": refused, "token": token}
+    values = {"scenario": scenario, "failure": failure, "refused": refused, "token": token}
     return _page("before.html", name=name, **values)
 
 

@@ -214,7 +214,8 @@ class Handler(BaseHTTPRequestHandler):
             read = read_scenario_file(scenario)
             allowed = painter.scripts or read.own
             refused = None if allowed else str(ScriptRefused(scenario.name))
-            self._send(HTTPStatus.OK, before(name, read.scenario, refused, token))
+            failure = next((each for each in library.failures() if each.name == name), None)
+            self._send(HTTPStatus.OK, before(name, read.scenario, failure, refused, token))
         elif path == "/compare":
             if (pair := self._pair(query)) is None:
                 return

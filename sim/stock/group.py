@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from squall.real.rpc.message_type import MessageType
-from squall.sim.scripts.ledger import Ledger
+from squall.sim.scripts.ledger import Ledger, group_named
 from squall.sim.stock.ahead import When
 from squall.sim.stock.memory_file import LentFile
 from squall.sim.stock.worker import NativeWorker
@@ -64,7 +64,10 @@ class Group:
         self._groups = groups
         self.number = number
         self.size = size
-        self.ledger = Ledger(str(number), size)
+        self.ledger = Ledger(group_named((), ""), size)
+        #: its members' ranks in the default group, once one has come
+        self.ranks = list(range(size))
+        self.is_default = True
         self.members: dict[int, NativeWorker] = {}
         #: who has come, before all have
         self.joining: dict[int, tuple[NativeWorker, int, SimTimer]] = {}
@@ -81,6 +84,12 @@ class Group:
         self.called: Counter[Tag] = Counter()
         #: how many wait for a piece that is not sent yet, by sender, receiver and tag
         self.notices: Counter[tuple[int, int, Tag]] = Counter()
+
+    def is_made_of(self, ranks: list[int], made: str) -> None:
+        """Of which ranks a script has made it, at which line; none: it is the default one, of all."""
+        self.is_default = not ranks
+        self.ranks = ranks or self.ranks
+        self.ledger.of = group_named(ranks, made)
 
     @property
     def is_of_same_members(self) -> bool:

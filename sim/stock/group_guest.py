@@ -29,7 +29,7 @@ from squall.sim.stock.packed import Packed, unpacked
 from squall.sim.stock.results_guest import Taken, Told
 from squall.sim.stock.store_guest import meet
 from squall.sim.world.pieces import POINT_TO_POINT
-from squall.sim.world.places import frames_of, line_of
+from squall.sim.world.places import frames_of, line_of, user_place
 
 _ID = "squall group"
 #: the argument of PyTorch's function that makes a group which has the ranks
@@ -101,8 +101,9 @@ class Member:
             store.set(_ID, str(here.ask("group new", size)))
         self._number = int(store.get(_ID))
         frame = sys._getframe()
-        ranks = _ranks_given(frame) or [*range(size)]
-        problem = here.ask("group join", self._number, rank, ranks, line_of(frame), self._timeout_s)
+        ranks, made = _ranks_given(frame), str(user_place(frame))
+        where = (ranks, line_of(frame), made)
+        problem = here.ask("group join", self._number, rank, *where, self._timeout_s)
         if problem is not None:
             raise RuntimeError(problem)
 

@@ -46,6 +46,9 @@ class Groups:
             cluster.answers[f"group {word}"] = getattr(self, f"_{word}")
         cluster.on_gone.append(self._end)
 
+    def __getitem__(self, number: int) -> Group:
+        return self._groups[number]
+
     def last_call(self, rank: int, ranks: tuple[int, ...], kinds: tuple[str, ...]) -> str:
         """What ``rank`` has last called of collectives of these ``kinds`` in groups of these ``ranks``; "" if it
         has not."""
@@ -53,9 +56,9 @@ class Groups:
         for group in self._groups:
             members = [self._cluster.host.rank(each) for each in group.members.values()]
             if members == [*ranks]:
-                last, member = group.ledger.last, members.index(rank)
-                for call in (last[member, kind] for kind in kinds if (member, kind) in last):
-                    about = f"collective {call.sequence} of process group {group.number}, {call}"
+                last = group.ledger.last
+                for call in (last[rank, kind] for kind in kinds if (rank, kind) in last):
+                    about = f"collective {call.sequence} of {group.ledger.of}, {call}"
                     calls.append((call.at_s, about))
         return max(calls)[1]
 
@@ -67,25 +70,30 @@ class Groups:
         self._cluster.answer(worker, question, group.number)
 
     def _join(self, worker: NativeWorker, question: int, *rest: Any) -> None:
-        number, rank, ranks, place, timeout_s = rest
+        number, rank, ranks, place, made, timeout_s = rest
         group = self._groups[number]
+        if not group.made:
+            group.is_made_of(ranks, made)
         known = self._cluster.host.rank(worker)
         who = worker.name if known is None else f"rank {known}"
         group.made.append(
-            (ranks, f"{who} makes it of ranks {ranks}" + (f", at {place}" if place else ""))
+            (
+                ranks,
+                f"{who} makes it of ranks {ranks or group.ranks}"
+                + (f", at {place}" if place else ""),
+            )
         )
         if not group.is_of_same_members:
             told = "; ".join(text for _, text in (group.made[0], group.made[-1]))
-            self._findings.note("mismatch", f"process group {number} differs in members: {told}")
+            self._findings.note("mismatch", f"a process group differs in members: {told}")
         if rank in group.joining or rank in group.members:
             text = f"rank {rank} has joined the process group already"
             self._cluster.answer(worker, question, text)
             return
 
         def late() -> None:
-            there = (
-                f"ranks {sorted(group.joining)} of {group.size} have come to process group {number}"
-            )
+            come = [group.ranks[each] for each in sorted(group.joining)]
+            there = f"ranks {come} of {group.size} have come to {group.ledger.of}"
             self.stall = Stall("error", [there, *self._cluster.waits()])
             del group.joining[rank]
             text = (
@@ -96,7 +104,7 @@ class Groups:
 
         timer = self._cluster.runtime.call_later(timeout_s, late)
         group.joining[rank] = (worker, question, timer)
-        if len(group.joining) == len(ranks) and group.is_of_same_members:
+        if len(group.joining) == len(group.ranks) and group.is_of_same_members:
             joining, group.joining = group.joining, {}
             group.members = {member: joining[member][0] for member in sorted(joining)}
             self._connect(group)
@@ -139,7 +147,10 @@ class Groups:
         if tag[0] not in NOT_NOTED:
             gives, takes = parts or ((), ())
             now_s = runtime.now()
-            self._note(group, Call(rank, tag[0], tag[1], agreed, place, now_s, gives, takes, names))
+            call = Call(
+                group.ranks[rank], rank, *named(tag), agreed, place, now_s, gives, takes, names
+            )
+            self._note(group, call)
         type = MessageType.SEND if tag[0] == POINT_TO_POINT else MessageType.COLLECTIVE
         for dst, (data, lent) in pieces.items():
             group.send(rank, dst, type, tag, data, files[lent])
@@ -179,7 +190,7 @@ class Groups:
         self._miss(group)
 
     def _leave(self, worker: NativeWorker, question: int, number: int, rank: int) -> None:
-        self._groups[number].ledger.left.add(rank)
+        self._groups[number].ledger.left.add(self._groups[number].ranks[rank])
         self._miss(self._groups[number])
         self._left(self._groups[number], rank)
         self._cluster.answer(worker, question, None)
@@ -287,14 +298,14 @@ class Groups:
         for group in self._groups:
             for worker, _, _ in group.joining.values():
                 missing = [each for each in range(group.size) if each not in group.joining]
-                what = f"{_ranks(missing)} to join the process group"
+                what = f"{_ranks(group, missing)} to join {group.ledger.of}"
                 found.setdefault(worker, []).append(Operation(what, -1.0, []))
             for wait in group.waits:
                 wanted = [*wait.wants, *wait.readers]
                 if ANY in wanted:
                     wanted = [member for member in group.members if member != wait.rank]
                 members = [(member, group.members[member]) for member in wanted]
-                operation = Operation(_awaited(wait, wanted), wait.since_s, members)
+                operation = Operation(_awaited(group, wait, wanted), wait.since_s, members)
                 found.setdefault(wait.worker, []).append(operation)
         return found
 
@@ -313,7 +324,7 @@ class Groups:
         for group in self._groups:
             for rank, each in group.members.items():
                 if each is worker:
-                    group.ledger.left.add(rank)
+                    group.ledger.left.add(group.ranks[rank])
                     self._miss(group)
 
     def _miss(self, group: Group) -> None:
@@ -339,16 +350,19 @@ def _ended(worker: NativeWorker) -> str:
     return f"{worker.known_as} has ended: {worker.ending}"
 
 
-def _ranks(ranks: list[int]) -> str:
-    return " and ".join(f"rank {rank}" for rank in ranks)
+def _ranks(group: Group, members: list[int]) -> str:
+    return " and ".join(f"rank {group.ranks[member]}" for member in members)
 
 
-def _awaited(wait: Wait, wanted: list[int]) -> str:
+def _awaited(group: Group, wait: Wait, wanted: list[int]) -> str:
     """What an operation waits for."""
     kind, tag = named(wait.tag)
+    ranks = _ranks(group, wanted)
     if kind != POINT_TO_POINT:
-        return f"{_ranks(wanted)} to call {code(kind)}"
-    what = f"a message of {_ranks(wanted)}" if wait.wants else f"{_ranks(wanted)} to receive"
+        return f"{ranks} to call {code(kind)}" + (
+            "" if group.is_default else f" in {group.ledger.of}"
+        )
+    what = f"a message of {ranks}" if wait.wants else f"{ranks} to receive"
     return f"{what} with tag {tag}"
 
 

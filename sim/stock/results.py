@@ -6,7 +6,7 @@ in another way: from the tensors themselves, with NumPy.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce as fold
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from squall.sim.scripts.findings import Findings
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.digests import Elements
+from squall.sim.stock.groups import Groups
 from squall.sim.stock.results_guest import Told
 from squall.sim.stock.worker import NativeWorker
 
@@ -37,7 +38,8 @@ _GATHERS = ("all_gather", "all_gather_coalesced", "all_gather_into_tensor", "gat
 class Results:
     """Answers what members of groups tell when an operation is over for them."""
 
-    def __init__(self, cluster: NativeCluster, findings: Findings) -> None:
+    def __init__(self, cluster: NativeCluster, groups: Groups, findings: Findings) -> None:
+        self._groups = groups
         self._findings = findings
         #: by group and number, until all members of it have told
         self._told: dict[tuple[int, int], dict[int, Told]] = {}
@@ -48,10 +50,13 @@ class Results:
     def _hear(self, worker: NativeWorker, question: int, *rest: Any) -> None:
         """Raises FoundError for what is wrong, unless the run is to go on."""
         number, rank, (kind, sequence), place, is_written, told, size = rest
-        what = f"{kind} {sequence} of process group {number}"
+        ranks = self._groups[number].ranks
+        what = f"{kind} {sequence} of {self._groups[number].ledger.of}"
         if is_written:
             where = f", called at {place}" if place else ""
-            text = f"{what}{where}: rank {rank} has written to its tensors before it was over"
+            text = (
+                f"{what}{where}: rank {ranks[rank]} has written to its tensors before it was over"
+            )
             self._findings.note("tensor overwritten", text)
         if told is None:
             return
@@ -63,14 +68,14 @@ class Results:
         if not all(each.is_good and each.agreed == told.agreed for each in all_told.values()):
             return
         self.compared += 1
-        wrong = first_wrong(kind, all_told)
+        wrong = first_wrong(kind, all_told, ranks)
         if wrong:
             self._findings.note("wrong result", f"{what}: {wrong}")
 
 
-def first_wrong(kind: str, told: dict[int, Told]) -> str:
-    """Where a collective of which all members have ``told`` came to something else; "" if nowhere, or if the
-    definition does not say."""
+def first_wrong(kind: str, told: dict[int, Told], ranks: Sequence[int]) -> str:
+    """Where a collective of which all members, who have these ``ranks``, have ``told`` came to something else; "" if
+    nowhere, or if the definition does not say."""
     told = dict(sorted(told.items()))
     right: list[Elements] = []
     for rank, each in told.items():
@@ -84,7 +89,7 @@ def first_wrong(kind: str, told: dict[int, Told]) -> str:
             at = _first_apart(values, got)
             if at is not None:
                 return (
-                    f"rank {rank} has {got[at]} at element {at} of part {part}, and not "
+                    f"rank {ranks[rank]} has {got[at]} at element {at} of part {part}, and not "
                     f"{values[0][at]}"
                 )
         right = each.results

@@ -109,7 +109,7 @@ class ScriptProcesses:
         self._stores = Stores(cluster)
         self.findings = Findings(go_on=script.go_on)
         self.groups = Groups(cluster, self.findings)
-        self.results = Results(cluster, self.findings)
+        self.results = Results(cluster, self.groups, self.findings)
         self.replicas = Replicas(cluster, self.groups, self.findings)
         self.one_process = OneProcess(cluster)
         cluster.barriers.on_leave = self._count

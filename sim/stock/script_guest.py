@@ -65,6 +65,8 @@ from squall.sim.stock import (
 )
 from squall.sim.stock.packed import Packed
 from squall.sim.stock.store_guest import FileStore, PrefixStore, SharedStore, TCPStore, meet
+from squall.sim.world.started import STARTED
+from squall.sim.world.started import started as where_started
 
 #: how far the clock goes on at each reading, in seconds
 _READING_S = 1e-6
@@ -121,9 +123,11 @@ class ScriptGuest:
         return stacks()
 
     def serve_references(self) -> list[str]:
-        """What code of the script holds of references, and where."""
+        """What code of the script holds of references, and where; of those of a group that has ended nothing is known."""
         from squall.sim.world.holders import held
 
+        if not torch._C._distributed_rpc._is_current_rpc_agent_set():
+            return []
         return [
             f"{reference} of a value of {reference.owner_name()}, in {way}"  # type: ignore[attr-defined]
             for way, reference in held(
@@ -344,6 +348,8 @@ def _starting(start: Any, here: Here) -> Any:
 
     @functools.wraps(start)
     def started(self: threading.Thread) -> None:
+        if (begun := where_started(self)) is not None:
+            STARTED[self] = begun
         lane, run = next(lanes), self.run
 
         def begin() -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from squall.sim.world.places import function_of
 from squall.sim.world.stack_reading import Reading, Thread, reads, threads_of
+from squall.sim.world.started import STARTED
 
 
 class Standing(NamedTuple):
@@ -27,15 +28,18 @@ class Standing(NamedTuple):
 
 
 def stacks() -> list[Standing]:
-    """Every other thread that is in code of the user's or runs the function of a call, and the main one."""
-    threads = threads_of(sys._current_frames())
+    """Every other thread that is in code of the user's, was started by it or runs the function of a call, and the main
+    one."""
+    every = threading.enumerate()
+    threads = threads_of(sys._current_frames(), {each.ident: STARTED.get(each) for each in every})
     threads.pop(threading.get_ident())
-    names = {each.ident: each.name for each in threading.enumerate()}
+    names = {each.ident: each.name for each in every}
     main = threading.main_thread().ident
     found = [
         _standing(thread, names.get(key, ""), key == main)
         for key, thread in sorted(threads.items(), key=lambda each: names.get(each[0], "\0"))
-        if not thread.is_idle and (key == main or thread.serves or thread.user is not None)
+        if not thread.is_idle
+        and (key == main or thread.serves or thread.started or thread.user is not None)
     ]
     return found
 

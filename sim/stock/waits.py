@@ -115,6 +115,9 @@ class Waits:
             if callee.requests > len(threads):
                 ends = tuple(self._numbers[callee, each.id] for each in threads)
                 return plain._replace(ends=ends, full=callee.known_as)
+        elif callee is not None and callee.requests:
+            lack = "no thread there works on it, and nobody completes its future"
+            plain = plain._replace(lack=lack)
         return plain._replace(call=(worker.rank, call.id))
 
     def _serving(self, worker: NativeWorker) -> list[Standing]:

@@ -94,8 +94,16 @@ def tells(teller: Teller) -> Teller:
 
 
 def is_library(file: str) -> bool:
-    """Whether code of that file is squall's own, or somebody else's who was installed."""
-    return file.startswith((*OWN_FILES, *_LIBRARIES, "<")) or _INSTALLED in file
+    """Whether code of that file is squall's own, the script that it writes for a function among it, or somebody else's
+    who was installed."""
+    if file.startswith((*OWN_FILES, *_LIBRARIES, "<")) or _INSTALLED in file:
+        return True
+    return ":" in os.path.basename(file) and not file.endswith(".py")
+
+
+def is_told(frame: FrameType) -> bool:
+    """Whether it is one of squall's own frames that somebody knows (:func:`tells`)."""
+    return any(teller(frame, None) is not None for teller in _TELLERS)
 
 
 def cell_of(path: str) -> str:

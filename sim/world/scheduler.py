@@ -401,6 +401,11 @@ class SimRuntime(Scheduler):
         self.running = before
         self._ended(task, None)
 
+    @property
+    def is_killing(self) -> bool:
+        """Whether the running task is being killed: then nobody hears of what it raises."""
+        return self.running is self._dying
+
     # -- inside ---------------------------------------------------------------------------
 
     def _fire(self, timer: SimTimer) -> None:
@@ -504,9 +509,12 @@ class SimRuntime(Scheduler):
         except GreenletExit:
             error = "killed"
         except BaseException as failure:
-            # A task has nobody to raise to: whoever starts one handles its errors.
-            error = repr(failure)
-            self._failure = failure
+            if task is self._dying:  # its ``finally`` blocks raise what they like
+                error = "killed"
+            else:
+                # A task has nobody to raise to: whoever starts one handles its errors.
+                error = repr(failure)
+                self._failure = failure
         if tracer.enabled:
             # A thread of PyTorch's pool that keeps the context of one message has it for the next.
             if task.autograd_context_id != NO_CONTEXT and task.serves_a_message and error is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+import weakref
 from typing import Any, NamedTuple
 
 from squall.model.events.names import code
@@ -20,10 +21,13 @@ class Started(NamedTuple):
     named: str
 
 
-def started(function: Any) -> Started | None:
-    """Of what ``threading`` gives a new thread to run, in the thread that starts it. None where the thread runs
-    code of the user's, which says more."""
-    target = getattr(getattr(function, "__self__", None), "_target", None)
+#: of threads of a process of its own, where it is noted
+STARTED: weakref.WeakKeyDictionary[Any, Started] = weakref.WeakKeyDictionary()
+
+
+def started(thread: Any) -> Started | None:
+    """Of a thread of ``threading``, as another one starts it. None where it runs code of the user's, which says more."""
+    target = getattr(thread, "_target", None)
     thing, made = getattr(target, "__self__", None), getattr(target, "__code__", None)
     frame = user_frame(sys._getframe())
     if thing is None or frame is None or (made and not is_library(made.co_filename)):

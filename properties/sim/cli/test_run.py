@@ -246,7 +246,10 @@ def test_an_exception_names_the_worker_and_shows_the_scripts_own_frames(tmp_path
     body = 'rpc.rpc_sync("worker1", double, args=(object(),))'
     ended = squall("run", write(tmp_path / "broken.py", TWO_WORKERS, body))
     assert ended.returncode == 1
-    assert re.search(r"worker0 \(rank 0\) raised TypeError: ", ended.stdout)
+    assert re.search(
+        r"worker0 \(rank 0\) failed: TypeError: .* raised on worker1 at \S+:\d+, called from ",
+        ended.stdout,
+    )
     assert "in double" in ended.stderr
     assert "return x * 2" in ended.stderr
     assert f"{ROOT}/sim" not in ended.stdout + ended.stderr

@@ -90,18 +90,22 @@ import squall
 @dataclass
 class Config:
     size: int
+sys = 2
+def call(function, *args):
+    return function(*args)
 def double(rank, config):
-    return Config(config.size * 2), double
+    return call(Config, config.size * sys), double
 if __name__ == "__main__":
-    run = squall.run(double, workers=1, engine="torch", args=(Config(3),))
-    (config, function), = run.results
-    assert config == Config(6) and type(config) is Config and function is double, run.results
+    for engine in ("port", "torch"):
+        run = squall.run(double, workers=1, engine=engine, args=(Config(3),))
+        (config, function), = run.results
+        assert config == Config(6) and type(config) is Config and function is double, run.results
     print("same")
 """
 
 
 @pytest.mark.usefixtures("compiled_engine")
-def test_classes_of_a_main_module_come_back_from_the_compiled_engine(tmp_path: Path) -> None:
+def test_classes_of_a_main_module_come_back_whatever_its_names_are(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(MAIN, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False

@@ -321,6 +321,47 @@ def test_what_grows_is_told_of_leaks_alone(
     )
 
 
+CONTEXTS = """
+import os
+import torch.distributed.autograd as dist_autograd
+import torch.distributed.rpc as rpc
+
+rank = int(os.environ["RANK"])
+rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2)
+if rank == 0:
+    with dist_autograd.context() as first:
+        pass
+    with dist_autograd.context():
+        rpc.rpc_sync("worker1", dist_autograd.get_gradients, args=(ASKED,))
+rpc.shutdown()
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (
+            "first",
+            "The context with that id, which was begun at contexts.py:9, was over: its `with` had ended.",
+        ),
+        ("1 << 50", f"Nobody has begun a context with the id {1 << 50}."),
+    ],
+)
+def test_a_context_that_is_not_there_is_told_with_the_line_that_began_it(
+    asked: str, told: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "contexts.py"
+    script.write_text(CONTEXTS.replace("ASKED", asked), encoding="utf-8")
+    witness = Witness()
+    with witness.lines.noted():
+        run = again(scenario_of(script, workers=2), watcher=witness)
+    assert told in [each.text for each in hints(run, witness, {})]
+    own = {call.name for call in witness.calls.values() if not call.is_users and call.function}
+    assert own == {"init_rpc", "get_gradients", "shutdown"}, (
+        "functions of the library are called what the script calls"
+    )
+
+
 DIED = """
 import os
 import threading

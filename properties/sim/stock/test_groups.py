@@ -11,6 +11,7 @@ import pytest
 
 from squall.model.events.digest import digest_of
 from squall.properties.support.commands import squall
+from squall.properties.support.playing import write
 from squall.properties.support.scripts import run_file
 from squall.real.tracing import OPERATION_STARTED
 from squall.sim.names import EngineName
@@ -109,6 +110,30 @@ def test_a_rank_that_never_joins_a_collective_is_named(tmp_path: Path) -> None:
     )
 
 
+CROSSED = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+groups = [dist.new_group([0, 1]), dist.new_group([1, 2]), dist.new_group([0, 2])]
+for number in {0: (0, 2), 1: (1, 0), 2: (2, 1)}[rank]:
+    dist.all_reduce(torch.ones(1), group=groups[number])
+"""
+
+
+@pytest.mark.parametrize("engine", ["port", "torch"])
+def test_who_waits_in_which_group_is_told_with_ranks_of_the_default_one(
+    tmp_path: Path, engine: EngineName
+) -> None:
+    run = run_file(write(tmp_path, CROSSED), workers=3, engine=engine, stderr=io.StringIO())
+    assert run.stall is not None and run.stall.outcome == "deadlock"
+    for rank, other, ranks in ((0, 1, "0 and 1"), (1, 2, "1 and 2"), (2, 0, "0 and 2")):
+        told = (
+            f"rank {rank} waits for rank {other} to call `all_reduce` in the process group of ranks {ranks} made at "
+            "script.py:5 (script.py:7)"
+        )
+        assert told in run.stall.lines[0]
+
+
 MISMATCHES = {
     "dist.all_reduce(values) if rank == 0 else dist.broadcast(values, 1)": "kind",
     "dist.all_reduce(torch.ones(4 + rank))": "elements",
@@ -170,11 +195,11 @@ STALLS = {
     ),
     "import time; rank or time.sleep(1) or dist.all_reduce(values)": (
         "mismatch",
-        "collective 1 of process group 0: rank 0 calls all_reduce(type torch.float32, elements 4",
+        "collective 1 of the default process group: rank 0 calls all_reduce(type torch.float32, elements 4",
     ),
     "rank or dist.all_reduce(values)": (
         "mismatch",
-        "collective 1 of process group 0: rank 0 calls all_reduce(type torch.float32, elements 4",
+        "collective 1 of the default process group: rank 0 calls all_reduce(type torch.float32, elements 4",
     ),
 }
 MISMATCH = """
@@ -199,7 +224,7 @@ def test_collectives_that_do_not_go_together_are_told(
     run = run_file(script, workers=2, engine=engine, stdout=printed, stderr=printed)
     assert run.outcome == "mismatch" and "went on" not in printed.getvalue()
     (told,) = run.found["mismatch"]
-    assert f"of process group 0 differs in {MISMATCHES[calls]}: rank " in told
+    assert f"of the default process group differs in {MISMATCHES[calls]}: rank " in told
     for rank in (0, 1):
         assert f"rank {rank} calls " in told
     assert told.count("script.py:8: ") == 2
@@ -218,7 +243,7 @@ def test_a_group_that_ranks_make_of_other_members_is_told(
     run = run_file(script, workers=3, engine="torch", stdout=io.StringIO(), stderr=io.StringIO())
     assert run.outcome == "mismatch"
     (told,) = run.found["mismatch"]
-    assert told.startswith("process group 1 differs in members: rank ")
+    assert told.startswith("a process group differs in members: rank ")
     for ranks in (of_rank_0, others):
         assert f"makes it of ranks {ranks}, at script.py:8: " in told
 
@@ -233,7 +258,9 @@ def test_equal_calls_in_another_order_are_told(
     run = run_file(script, workers=2, engine=engine, stdout=printed, stderr=printed)
     assert run.outcome == "mismatch" and "went on" not in printed.getvalue()
     (told,) = run.found["mismatch"]
-    assert told.startswith("collectives of process group 0 are called in another order: rank 0 ")
+    assert told.startswith(
+        "collectives of the default process group are called in another order: rank 0 "
+    )
     for text in ORDERS[calls]:
         assert text in told
     assert told.count("script.py:14: ") == 2

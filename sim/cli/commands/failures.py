@@ -58,7 +58,7 @@ def failures(json: Json = False) -> None:
         console.print(f"no failure is kept in {place.folder}")
         return
     _print(found, console)
-    console.print("squall replay NAME runs one again, squall shrink NAME makes it smaller")
+    console.print("squall why NAME says what decided one, squall replay NAME runs it again")
 
 
 def _print(found: list[Failure], console: Console) -> None:

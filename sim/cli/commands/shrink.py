@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from squall.model.events.names import number_of
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.exits import INTERRUPTED
 from squall.sim.cli.options import (
@@ -155,5 +156,5 @@ class _Display:
         from squall.sim.search.shrink.cost import extent
 
         best = str(extent(shrinker.best))
-        self._progress.update(self._task, best=best, tried=f"{shrinker.tried:,} runs")
+        self._progress.update(self._task, best=best, tried=number_of(shrinker.tried, "run"))
         self._progress.refresh()

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
+from squall.model.events.names import number_of
 from squall.model.events.run import NOT_CHECKED
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.engine import ready
@@ -43,7 +44,7 @@ def nothing_found(asked: ScriptRun, searched: Searched, notes: list[str]) -> str
     said = "nothing is wrong in any of them"
     if searched.unchecked is not None:
         said = f"{NOT_CHECKED}: {searched.unchecked}"
-    found = [f"{asked.script}: {searched.held:,} runs, {said}"]
+    found = [f"{asked.script}: {number_of(searched.held, 'run')}, {said}"]
     if asked.engine == "torch":
         notes = [*notes, _THREADS]
     return "\n".join([*found, *(f"hint: {note}" for note in notes)])

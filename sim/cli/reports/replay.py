@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from squall.model.events.names import number_of
 from squall.model.events.run import NOT_CHECKED, Run
 from squall.model.events.waiting import to_json as graph_json
 from squall.sim.cli.engine import left_out
@@ -194,10 +195,10 @@ def _kept_rows(table: Table, replayed: Replayed, kept: KeptAs) -> None:
 
 
 def _scenario_text(scenario: Scenario, run: Run) -> str:
-    parts = [f"seed {seed_name(scenario)}", f"{workers_of(scenario, run)} workers"]
+    parts = [f"seed {seed_name(scenario)}", number_of(workers_of(scenario, run), "worker")]
     if scenario.operations is not None:
-        parts.append(f"{scenario.operations} operations")
-    parts += [f"{len(scenario.faults)} faults", f"order {scenario.faults.schedule.order}"]
+        parts.append(number_of(scenario.operations, "operation"))
+    parts += [number_of(len(scenario.faults), "fault"), f"order {scenario.faults.schedule.order}"]
     return ", ".join([*parts, f"latency {scenario.world.latency}"])
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,14 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from squall.model.checks.scripts import left_behind
-from squall.model.events.names import in_words, type_named
+from squall.model.events.names import in_words, number_of, type_named
 from squall.model.events.run import DIED, EXITED, WRONG_GROUPS
 from squall.model.events.waiting import to_json as graph_json
 from squall.model.one_process.reference import GradientSummary
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
 from squall.sim.library.errors import TOLD_ELSEWHERE, leaked, together
+from squall.sim.scripts.raised import raised_remotely, rank_error
 from squall.sim.scripts.ranks import command_line, has_ranks
-from squall.sim.world.places import is_library
 
 if TYPE_CHECKING:
     from squall.model.events.run import ProcessError, Run
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 
 MISMATCHES_SHOWN = 10
 NOT_COMPARABLE_SHOWN = 3
-#: in a traceback
-_PLACE = re.compile(r'^  File "(.+)", line (\d+)', re.MULTILINE)
 
 
 def run_json(
@@ -148,6 +145,7 @@ def print_report(
     if kept is not None:
         text = f"kept, script and all: {kept.replay}"
         console.print(Text(text, style="dim"), soft_wrap=True)
+        console.print(Text(f"what decided it: {kept.explain}", style="dim"), soft_wrap=True)
         console.print(Text(f"to look at: {kept.timeline}", style="dim"), soft_wrap=True)
 
 
@@ -158,21 +156,21 @@ def _summary(run: Run, asked: ScriptRun) -> RenderableType:
     table.add_row("gradients", _gradients(run, asked))
     table.add_row(
         "cluster",
-        Text(f"{_count(run.workers, 'worker')}, seed {asked.seed}, latency {asked.latency}"),
+        Text(f"{number_of(run.workers, 'worker')}, seed {asked.seed}, latency {asked.latency}"),
     )
     if asked.faults is not None:
         said = ", ".join(f"{kind} {count:,}" for kind, count in run.faults.items())
         table.add_row("faults", f"{asked.faults.text}: {said or 'none happened'}")
     table.add_row("virtual time", f"{run.ended_s:.6f} s")
     table.add_row("wall time", f"{run.wall_time_s:.3f} s")
-    left = f"{_count(run.leaked_rrefs, 'RRef')}, {_count(run.leaked_contexts, 'context')}"
+    left = f"{number_of(run.leaked_rrefs, 'RRef')}, {number_of(run.leaked_contexts, 'context')}"
     leaked = run.leaked_rrefs or run.leaked_contexts
     released = sum(each.number for each in run.kept if each.grows)
     left += f"; shutdown released {released:,} more" if released else ""
     table.add_row("left behind", Text(left, style="bold red" if leaked else ""))
     table.add_row("messages", _messages(run.messages))
     if run.operations:
-        table.add_row("groups", f"{_count(run.operations, 'operation')} ended")
+        table.add_row("groups", f"{number_of(run.operations, 'operation')} ended")
     table.add_row("events", f"{len(run.records):,}")
     table.add_row("digest", run.digest)
     return table
@@ -193,7 +191,9 @@ def _gradients(run: Run, asked: ScriptRun) -> RenderableType:
     summary = run.gradients
     if summary is None:
         return Text("not checked" if not asked.check else "nothing to compare", style="yellow")
-    detail = f"{summary.compared:,} of {_count(summary.passes, 'backward pass', 'backward passes')}"
+    detail = (
+        f"{summary.compared:,} of {number_of(summary.passes, 'backward pass', 'backward passes')}"
+    )
     detail = f"{detail} compared, deviation at most {summary.max_deviation:.3g}"
     for why in summary.not_comparable[:NOT_COMPARABLE_SHOWN]:
         detail += f"\nnot compared: {in_words(why, run.names)}"
@@ -221,7 +221,7 @@ def _messages(messages: dict[str, int]) -> RenderableType:
 
 
 def _failures(run: Run) -> list[RenderableType]:
-    parts: list[RenderableType] = [_error(error) for error in run.errors]
+    parts: list[RenderableType] = [_error(error, run.script or "") for error in run.errors]
     if run.outcome == "error" and not run.errors:
         parts.extend(
             Text(f"process {name} ended with exit code {run.exit_codes[name]}", style="bold red")
@@ -272,21 +272,19 @@ def _indented(lines: list[str]) -> Text:
     return Text("".join(f"  {line}\n" for line in lines))
 
 
-def _error(error: ProcessError) -> RenderableType:
+def _error(error: ProcessError, script: str) -> RenderableType:
     """What was raised and where: the process itself has printed the whole of it."""
+    told = rank_error(error, script)
+    where = f" ({Path(told.file).name}, line {told.line})" if told.file else ""
     rank = "" if error.rank is None else f" (rank {error.rank})"
     first_line = error.message.strip().partition("\n")[0]
     text = Text()
     if error.type != DIED:  # it says itself who
         who = error.worker if rank.strip(" ()") in error.worker else f"{error.worker}{rank}"
         verb = "ended with " if error.type == EXITED else f"raised {error.type}: "
+        if (remote := raised_remotely(error.message)) is not None:
+            verb, first_line = "failed: ", remote
+            where = f", called from {Path(told.file).name}:{told.line}" if told.file else ""
         text.append(f"{who} {verb}", style="bold red")
-    places = _PLACE.findall(error.traceback)
-    places = [each for each in places if not is_library(each[0])] or places
-    where = f" ({Path(places[-1][0]).name}, line {places[-1][1]})" if places else ""
     text.append(f"{first_line}{where}\n")
     return text
-
-
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"

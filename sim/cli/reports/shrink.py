@@ -8,7 +8,7 @@ import shlex
 from rich.console import Console
 from rich.text import Text
 
-from squall.model.events.names import in_words
+from squall.model.events.names import in_words, number_of
 from squall.model.program.program import Program, source
 from squall.sim.cli.panels import print_panel, summary_table, verdict
 from squall.sim.search.shrink.cost import deviations, extent
@@ -54,7 +54,7 @@ def print_shrunk(shrinker: Shrinker, file: str, console: Console, why: Why | Non
     if best.program is not None:
         for line in program_lines(best.program):
             table.add_row("", Text(line))
-    table.add_row("tried", f"{shrinker.tried:,} runs")
+    table.add_row("tried", number_of(shrinker.tried, "run"))
     if shrinker.out_of_time or shrinker.interrupted:
         over = "interrupted" if shrinker.interrupted else "the time was over"
         table.add_row("", Text(f"{over}: the best so far", style="yellow"))

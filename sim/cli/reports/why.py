@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from rich.progress import Progress
 
+from squall.model.events.names import number_of
 from squall.sim.library.campaign import Searched
 from squall.sim.scenario import Scenario
 from squall.sim.search.draw import expanded_plan
@@ -23,7 +24,7 @@ def looking(bar: Progress) -> Callable[[int], object]:
     """Shows how many runs were made, once there is one."""
     task = bar.add_task("what decided it", total=None, visible=False)
     return lambda runs: bar.update(
-        task, description=f"what decided it: {runs:,} runs", visible=True
+        task, description=f"what decided it: {number_of(runs, 'run')}", visible=True
     )
 
 

@@ -29,7 +29,7 @@
     delete layout.title;
   }
 
-  // On a phone long names have several lines, or end earlier, and the legend has room of its own.
+  // On a phone long names have several lines, or end earlier, and the legend and the title have room of their own.
   function narrow(data, layout) {
     const lines = (text) => text.replace(/(.{24,40}) /g, "$1<br>");
     let legend = 0;
@@ -39,6 +39,16 @@
       legend += 17 * trace.name.split("<br>").length;
     }
     if (layout.height) layout.height += legend;
+    if (layout.title) {
+      layout.title.text = layout.title.text.replace(/(<[^>]*>)|([^<]{24,40}) /g, (_, tag, words) => tag || words + "<br>");
+      layout.margin = { ...layout.margin, t: layout.margin.t + legend };
+    }
+    for (const [name, axis] of Object.entries(layout)) {
+      if (!name.startsWith("yaxis") || !axis.categoryarray) continue;
+      axis.tickmode = "array";
+      axis.tickvals = axis.categoryarray.map((_, at) => at);
+      axis.ticktext = axis.categoryarray.map((text) => text.length > 22 ? text.slice(0, 21) + "…" : text);
+    }
     for (const each of layout.annotations || []) each.text = each.text.replace(/^<b>(.{38}).{3,}<\/b>$/, "<b>$1…</b>");
   }
 

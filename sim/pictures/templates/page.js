@@ -197,7 +197,7 @@
     const drawing = page.view === "calls" ? byId("branches") : figure;
     drawing.style.height = "0px";
     const below = byId("rows").getBoundingClientRect().bottom + window.scrollY + 14;
-    const least = window.innerWidth < 600 ? window.innerHeight / 2 : 300;
+    const least = window.innerWidth < 600 ? window.innerHeight / 2 : 240;
     drawing.style.height = Math.max(least, page.height, window.innerHeight - below) + "px";
   }
 

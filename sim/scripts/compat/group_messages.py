@@ -29,11 +29,13 @@ class _Given(NamedTuple):
 class GroupMessages:
     """Of one group, for all of its members. What has come to a member is in the store, by its receiver."""
 
-    def __init__(self, network: Network, store: Store, name: str, ranks: Sequence[int]) -> None:
+    def __init__(
+        self, network: Network, store: Store, name: str, ranks: Sequence[int], of: str
+    ) -> None:
         self._store = store
         self._name = name
         self._size = len(ranks)
-        self.ledger = Ledger("0" if name == DEFAULT else name, len(ranks))
+        self.ledger = Ledger(of, len(ranks))
         places = dict(enumerate(ranks))
         own = Store(network.runtime)  # members of several groups are at the same places
         self._connections: Connections[_Given] = Connections(network, own, self, places)

@@ -38,11 +38,11 @@ from squall.sim.scripts.compat.group_messages import (
     size_of,
 )
 from squall.sim.scripts.compat.process import SimProcess, current_process_or_none, meeting
-from squall.sim.scripts.ledger import MismatchError
+from squall.sim.scripts.ledger import MismatchError, group_named
 from squall.sim.scripts.made import forget, note, over
 from squall.sim.world.network import Network
 from squall.sim.world.pieces import POINT_TO_POINT, Tag
-from squall.sim.world.places import line_of
+from squall.sim.world.places import line_of, user_place
 from squall.sim.world.stack_reading import Rank, Reading, Thread, reads
 from squall.sim.world.stuck import stalled
 
@@ -88,7 +88,10 @@ class Group:
         self.sending: dict[int, Future[Any]] = {}
         worker = current_worker()
         assert isinstance(worker.world, Network), "scripts run on a simulated one"
-        messages = GroupMessages(worker.world, store, name, ranks)
+        made_of = [] if name == DEFAULT else self.ranks
+        #: what people are told that it is
+        self.of = group_named(made_of, str(user_place(sys._getframe())))
+        messages = GroupMessages(worker.world, store, name, ranks, self.of)
         self.messages: GroupMessages = store.first("messages", messages)
         self._process = current_process_or_none()
         if self._process is not None:
@@ -151,7 +154,7 @@ class Group:
     def leave(self) -> None:
         """Members that wait for this one learn that it has gone."""
         if self._process is not None and not self._process.exit_code:
-            self.messages.ledger.left.add(self._rank)
+            self.messages.ledger.left.add(self.ranks[self._rank])
             self._miss(self._process)
         self.messages.close(self._rank)
 
@@ -201,8 +204,8 @@ class Group:
         frame, now_s = sys._getframe(1), process.group.runtime.env.now
         gives, takes = operation.parts or ((), ())
         call = Call(
-            self._rank, operation.kind, number, operation.agreed, line_of(frame), now_s, gives, takes,
-            names(frame, args, registered()),
+            self.ranks[self._rank], self._rank, operation.kind, number, operation.agreed, line_of(frame), now_s,
+            gives, takes, names(frame, args, registered()),
         )  # fmt: skip
         try:
             self.messages.ledger.note(call)
@@ -241,13 +244,15 @@ def copied(given: list[Tensor]) -> list[Tensor]:
 @reads(__name__, "Group.from_member")
 def _waits(thread: Thread, frame: FrameType) -> Reading:
     """A member waits for another one."""
-    rank = frame.f_locals["self"].ranks[frame.f_locals["member"]]
+    own = frame.f_locals["self"]
+    rank = own.ranks[frame.f_locals["member"]]
     found = _AWAITED.match(frame.f_locals["key"])
     if found is not None and found["kind"] == POINT_TO_POINT:
         what = _OF_MESSAGES[found["what"]].format(f"rank {rank}", found["number"])
     else:
         called = thread.called() or (code(found["kind"]) if found else "the same")
-        what = f"rank {rank} to call {called}"
+        where = "" if own.group_name == DEFAULT else f" in {own.of}"
+        what = f"rank {rank} to call {called}{where}"
     return Reading("collective", what, "", (Rank(rank),))
 
 

@@ -11,8 +11,6 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TextIO
 
-from greenlet import GreenletExit
-
 from squall.real import tracing
 from squall.real.worker import current_worker_or_none
 from squall.sim.scripts.compat import clock
@@ -266,8 +264,6 @@ class SimProcess:
         try:
             try:
                 body()
-            except GreenletExit:
-                raise
             except BaseException as error:
                 code = self._uncaught(error)
             code = self._finish(code)
@@ -275,7 +271,10 @@ class SimProcess:
             self.end(code)
 
     def _uncaught(self, error: BaseException) -> int:
-        """Record and print an error that ends the process; its exit code."""
+        """Record and print an error that ends the process; its exit code. Raises it where the process is being ended:
+        what it raises then is nobody's."""
+        if self.group.runtime.is_killing:
+            raise error
         is_own = isinstance(error, OwnInterrupt)
         if isinstance(error, KeyboardInterrupt | SpinningError) and not is_own:
             self.group.runtime.fail(error)
@@ -314,8 +313,6 @@ class SimProcess:
             util: Any = self.space.loaded.get("multiprocessing.util")
             if util is not None:
                 util._exit_function()
-        except GreenletExit:
-            raise
         except BaseException as error:
             return self._uncaught(error)
         if not code:
@@ -327,9 +324,9 @@ class SimProcess:
             function, args, kwargs = self.exit_handlers.pop()
             try:
                 function(*args, **kwargs)
-            except GreenletExit:
-                raise
             except BaseException as error:
+                if self.group.runtime.is_killing:
+                    raise
                 if exit_code_of(error) is None:
                     sys.stderr.write(f"Exception ignored in atexit callback: {function!r}\n")
                     sys.stderr.write(report(error).traceback)

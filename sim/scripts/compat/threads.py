@@ -242,7 +242,7 @@ class ThreadTable:
         task = self.runtime.spawn(
             self._run, function, args, kwargs, handle, name=name, daemon=daemon
         )
-        if (begun := started(function)) is not None:
+        if (begun := started(getattr(function, "__self__", None))) is not None:
             task.locals[Started] = begun
         note("threads", task)
         return task
@@ -259,7 +259,8 @@ class ThreadTable:
         except (SystemExit, GreenletExit, SpinningError):
             pass
         except BaseException:
-            _report_ignored(function)
+            if not self.runtime.is_killing:
+                _report_ignored(function)
         finally:
             self.count -= 1
             over(self.runtime.running)
@@ -303,6 +304,14 @@ class ThreadTable:
             for handle in waiting:
                 handle.join()
 
+    def _excepthook(self, args: Any, /) -> None:
+        """``threading.excepthook``. A thread that ends with its process says nothing."""
+        if not (self.runtime.is_killing or issubclass(args.exc_type, SpinningError)):
+            watcher = current()
+            if watcher is not None and args.exc_value is not None:
+                watcher.thread_raised(args.exc_value)
+            real_thread._excepthook(args)
+
     def module(self) -> ModuleType:
         """A fresh ``_thread`` module for this process."""
         module = ModuleType("_thread")
@@ -311,7 +320,7 @@ class ThreadTable:
             "_ExceptHookArgs": real_thread._ExceptHookArgs,
             "LockType": self.lock_type,
             "_count": lambda: self.count,
-            "_excepthook": _excepthook,
+            "_excepthook": self._excepthook,
             "_local": local,
             "allocate": self.lock_type,
             "allocate_lock": self.lock_type,
@@ -356,15 +365,6 @@ def _exit_thread() -> None:
 
 def _interrupt_main(signum: int = 2, /) -> None:
     raise RuntimeError("a simulated process receives no signals")
-
-
-def _excepthook(args: Any, /) -> None:
-    """``threading.excepthook``. A thread that ends with its process says nothing."""
-    if not issubclass(args.exc_type, GreenletExit | SpinningError):
-        watcher = current()
-        if watcher is not None and args.exc_value is not None:
-            watcher.thread_raised(args.exc_value)
-        real_thread._excepthook(args)
 
 
 def _report_ignored(function: object) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import NamedTuple
 
+from squall.model.events.names import number_of
 from squall.model.shrink.simplifications import complexity, size
 from squall.sim.faults.plan import Fault, Schedule
 from squall.sim.scenario import Scenario
@@ -37,10 +38,10 @@ class Extent(NamedTuple):
     faults: int
 
     def __str__(self) -> str:
-        parts = [f"{self.workers} workers"] if self.workers is not None else []
+        parts = [number_of(self.workers, "worker")] if self.workers is not None else []
         if self.operations is not None:
-            parts.append(f"{self.operations} operations")
-        return ", ".join([*parts, f"{self.faults} faults"])
+            parts.append(number_of(self.operations, "operation"))
+        return ", ".join([*parts, number_of(self.faults, "fault")])
 
 
 def cost(scenario: Scenario) -> Cost:

@@ -53,6 +53,9 @@ class Account(Steering):
         self.operations: list[Operation] = []
         #: workers that have made autograd contexts
         self.with_contexts: set[int] = set()
+        #: by autograd context: the line that began it; and those that are over on the worker that began them
+        self.contexts: dict[int, Place] = {}
+        self.over: set[int] = set()
 
     def _where(self) -> tuple[int, int]:
         runtime = self.runtime

@@ -36,7 +36,7 @@ _LINE = re.compile(
 
 def hints(run: Run, witness: Witness, names: Mapping[int, str]) -> list[Hint]:
     """What may be the cause, the most certain first."""
-    found = [*_elsewhere(witness, names), *_changed(witness, names)]
+    found = [*_elsewhere(witness, names), *_no_context(witness), *_changed(witness, names)]
     found += [*_had_left(witness, names), *_tags(witness, names)]
     found += [*_in_another_order(witness, names)]
     found += [*_unwaited(witness), *collectives(witness, names), *_not_over(witness, names)]
@@ -65,6 +65,19 @@ def _elsewhere(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:
             if each.place.file and (missing + os.sep).startswith(each.path + os.sep):
                 yield Hint(f"`{each.path}` was removed at {each.place}.", (each.place,))
                 break
+
+
+def _no_context(witness: Witness) -> Iterator[Hint]:
+    """Where the context was begun that was not there any more."""
+    for error in witness.errors[:1]:
+        begun = witness.contexts.get(error.context)
+        if error.context < 0:
+            return
+        if begun is None:
+            yield Hint(f"Nobody has begun a context with the id {error.context}.", ())
+        elif error.context in witness.over and begun.file:
+            text = f"The context with that id, which was begun at {begun}, was over: its `with` had ended."
+            yield Hint(text, (begun,))
 
 
 def _changed(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:

@@ -111,9 +111,11 @@ class Raised(NamedTuple):
     #: what was there then that somebody is to end, of all processes, and of the one that it ended
     unended: list[Unended]
     own: list[Unended]
-    #: the worker on which a function has raised it, -1 for none, the file that was not found, and its type
+    #: the worker on which a function has raised it, -1 for none, the file and the autograd context that were not found
+    #: ("" and -1 for none), and its type
     remote: int
     missing: str
+    context: int
     kind: type[BaseException]
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Literal, NamedTuple
 
+from squall.model.events.names import number_of
 from squall.model.events.run import Run
 from squall.sim.search.why.seen import Call
 from squall.sim.world.places import NOWHERE, Place
@@ -126,7 +127,7 @@ def _told(lines: list[Line]) -> list[str]:
 
 
 def _decided(why: Why) -> str:
-    runs = f"{why.runs:,} run{'s' if why.runs != 1 else ''}"
+    runs = number_of(why.runs, "run")
     if why.step < 0 or why.verdict == "unknown":
         over = ", until the time was over" if why.out_of_time else ""
         return f"({runs} {'was' if why.runs == 1 else 'were'} tried{over})"

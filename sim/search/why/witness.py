@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import re
 import sys
-from inspect import unwrap
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
+from squall.model.events.names import made_by
 from squall.real import tracing
-from squall.real.rpc import api, calls, rref_proxy, serialization
+from squall.real.rpc import calls, rref_proxy, serialization
 from squall.real.runtime import NO_CONTEXT
 from squall.sim.scripts.compat import point_to_point
 from squall.sim.scripts.compat.groups import Group
@@ -42,6 +42,7 @@ from squall.sim.search.why.values import (
 )
 from squall.sim.stock import groups
 from squall.sim.stock.group import ANY
+from squall.sim.world.call_lines import called_in_line
 from squall.sim.world.pieces import POINT_TO_POINT
 from squall.sim.world.places import NOWHERE, Place, is_library, user_place, user_places
 from squall.sim.world.primitives import SimTask
@@ -51,9 +52,9 @@ from squall.sim.world.watch import KeyUsed
 
 #: the functions in whose frames a call and what it calls can be seen
 _CALLS = (calls._invoke_rpc.__code__, calls.begin_remote.__code__)
-_SHUTDOWN = (unwrap(api.shutdown).__code__,)
 _RUNS = serialization.run_function.__code__
 #: in the text of an error that functions on other workers have raised, the innermost last
+_NO_CONTEXT = re.compile(r"Could not find autograd context with id: (\d+)")
 _REMOTE = re.compile(r"On WorkerInfo\(id=(\d+),")
 _PLACE = re.compile(r"(?P<file>[^:]+):(?P<line>\d+)")
 #: those of an operation of a group, on the engine torch and on the port
@@ -127,6 +128,7 @@ class Witness(Account):
                     unended.get(running.worker, []),
                     int(there[-1]) if (there := _REMOTE.findall(str(error))) else -1,
                     missing_file(error),
+                    int(context[1]) if (context := _NO_CONTEXT.search(str(error))) else -1,
                     type(error),
                 )
             )
@@ -174,8 +176,8 @@ class Witness(Account):
             call.is_users = _is_users(seen["func"])
             if not call.place.file and seen["func"] in _METHODS:
                 call.place = self._place_of_answered(task)
-            if not call.is_users and _find(frame, _SHUTDOWN) is not None:
-                call.function, call.arguments = "shutdown", ""
+            if not call.is_users and (called := called_in_line(asked)):
+                call.function, call.arguments = called, ""
         running = None if self.runtime is None else self.runtime.running
         call.in_context = running is not None and running.autograd_context_id != NO_CONTEXT
         self.calls[worker, id] = call
@@ -292,6 +294,11 @@ class Witness(Account):
 
     def _context_created(self, worker: int, task: int, values: Any) -> None:
         self.with_contexts.add(worker)
+        self.contexts.setdefault(values[0], user_place(_frame()))
+
+    def _context_released(self, worker: int, task: int, values: Any) -> None:
+        if made_by(values[0])[0] == worker:
+            self.over.add(values[0])
 
     def _fault(self, worker: int, task: int, values: Any) -> None:
         kind, _, on, src, dst, type, _, number, _ = values
@@ -323,6 +330,7 @@ _TAKES = {
     tracing.OPERATION_ENDED: Witness._operation_ended,
     tracing.GROUP_LEFT: Witness._group_left,
     tracing.CONTEXT_CREATED: Witness._context_created,
+    tracing.CONTEXT_RELEASED: Witness._context_released,
     tracing.FAULT_INJECTED: Witness._fault,
 }
 
