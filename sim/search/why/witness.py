@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import sys
+from inspect import unwrap
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
