@@ -185,6 +185,12 @@ class Operations:
     def reduce_scatter_tensor(
         self, outputs: list[Tensor], inputs: list[Tensor], op: Any
     ) -> Operation:
+        for output, each in zip(outputs, inputs, strict=True):
+            if output.dim() and each.dim() and output.shape[0] * self._size != each.shape[0]:
+                raise RuntimeError(
+                    "Check failed: outputShape[0] * worldSize == inputShape[0] "
+                    f"({output.shape[0] * self._size} vs. {each.shape[0]}). "
+                )
         split = [
             each.reshape(self._size, *output.shape).unbind(0)
             for output, each in zip(outputs, inputs, strict=True)

@@ -28,17 +28,25 @@ class Ledger:
     last: dict[tuple[int, str], Call] = field(default_factory=dict)
     #: members that have left it by themselves
     left: set[int] = field(default_factory=set)
+    #: of calls: number and member that waits no longer, since its time is over or a peer has gone
+    _given_up: set[tuple[int, int]] = field(default_factory=set)
     _order: CallOrder = field(default_factory=CallOrder)
 
     def missed(self) -> str:
-        """The first collective that somebody has called and a member that has left has not; "" if there is none."""
+        """The first collective that somebody waits for and a member that has left has not called; "" if there is
+        none."""
         for sequence, calls in sorted(self._calls.items()) if self.left else ():
-            for rank in sorted(self.left - {call.rank for call in calls}):
+            waiting = [call for call in calls if (sequence, call.rank) not in self._given_up]
+            for rank in sorted(self.left - {call.rank for call in calls}) if waiting else ():
                 return (
-                    f"collective {sequence} of process group {self.name}: {calls[0]}; rank {rank} "
+                    f"collective {sequence} of process group {self.name}: {waiting[0]}; rank {rank} "
                     "leaves the group without it"
                 )
         return ""
+
+    def give_up(self, sequence: int, rank: int) -> None:
+        """A member's call has failed: nobody has to come to it for its sake."""
+        self._given_up.add((sequence, rank))
 
     def note(self, call: Call) -> None:
         """Raises :class:`MismatchError` if it does not go with another one of that number, or is one of several that

@@ -66,6 +66,8 @@ class Group:
         self.size = size
         self.ledger = Ledger(str(number), size)
         self.members: dict[int, NativeWorker] = {}
+        #: whose connections it has closed itself, since an operation ran into its limit
+        self.aborted: set[int] = set()
         #: who has come, before all have
         self.joining: dict[int, tuple[NativeWorker, int, SimTimer]] = {}
         #: of which ranks each that has come makes it, and in words
@@ -103,14 +105,29 @@ class Group:
     def lost(self, member: int, peer: int, timed_out: bool) -> None:
         self._groups.lost(self, member, peer, timed_out)
 
+    def abort(self, member: int) -> None:
+        """A member closes its connections."""
+        self.aborted.add(member)
+        for src in self.members:
+            self.forget(src, member)
+        self.connections.abort(member)
+
+    def forget(self, src: int, dst: int) -> None:
+        """What has come, and waits for a receiver: gloo sends it when there is one, over a connection that stands."""
+        for key in [key for key in self.pieces if key[:2] == (dst, src) and _is_read_once(key[2])]:
+            del self.pieces[key]
+            senders = self.senders[dst, key[2]]
+            senders[:] = [each for each in senders if each != src]
+        for key in [key for key in self.notices if key[:2] == (dst, src)]:
+            del self.notices[key]
+
     def gone(self, wait: Wait) -> int | None:
         """A member for which an operation waits in vain; None if there is none."""
         ended = self.connections.ended
         if ANY in wait.wants:
             others = [member for member in range(self.size) if member != wait.rank]
             return others[0] if all(ended(wait.rank, other) for other in others) else None
-        wanted = (*wait.wants, *wait.readers)
-        return next((member for member in wanted if ended(wait.rank, member)), None)
+        return self.connections.first_ended(wait.rank, (*wait.wants, *wait.readers))
 
     def certain_end(self, wait: Wait) -> tuple[When, dict[int, Piece]] | None:
         """When an operation ends, and with what: once all that it waits for is under way that is certain, as what
@@ -123,6 +140,11 @@ class Group:
         pieces = {member: each[2] for member, each in zip(wait.wants, coming, strict=False)}
         limit_s = wait.since_s + wait.timeout_s
         return ((at_s, True, number), wait.got | pieces) if at_s < limit_s else None
+
+
+def _is_read_once(tag: Tag) -> bool:
+    """Of a monitored barrier one member hears from the others in turn, also when one has not come."""
+    return bool(tag[0] != "monitored_barrier")
 
 
 def named(tag: Tag) -> tuple[str, int]:

@@ -26,6 +26,8 @@ from squall.sim.stock.waits import Operation
 from squall.sim.stock.worker import NativeWorker
 from squall.sim.world.pieces import POINT_TO_POINT, Connections, Tag
 
+_ABORTED = "Application timeout caused pair closure"
+
 
 class Groups:
     """Answers what sim/stock/group_guest.py asks."""
@@ -85,7 +87,7 @@ class Groups:
             there = (
                 f"ranks {sorted(group.joining)} of {group.size} have come to process group {number}"
             )
-            self.stall = Stall("error", [there, *self._cluster.waits()])
+            self._stall(Stall("error", [there, *self._cluster.waits()]))
             del group.joining[rank]
             text = (
                 f"Gloo connectFullMesh failed: after {timeout_s:g} s only "
@@ -247,6 +249,8 @@ class Groups:
 
     def _fail(self, group: Group, wait: Wait, text: str) -> None:
         self._close(group, wait, text)
+        if wait.tag[0] not in NOT_NOTED:
+            group.ledger.give_up(wait.tag[1], wait.rank)
         self._cluster.ahead.forget(wait.worker, wait.question)
         self._cluster.answer(wait.worker, wait.question, (text, {}))
 
@@ -260,13 +264,17 @@ class Groups:
     def _cut_off(self, group: Group, wait: Wait, peer: int, timed_out: bool = False) -> None:
         if self.stall is None and group.members[peer].ending:
             self.stall = Stall("error", [_ended(group.members[peer])])
-        self._fail(group, wait, _timed_out(peer) if timed_out else _closed(peer))
+        if wait.rank in group.aborted:
+            text = _ABORTED
+        else:
+            text = _timed_out(peer) if timed_out else _closed(peer)
+        self._fail(group, wait, text)
 
     def _late(self, group: Group, wait: Wait) -> None:
         now_s = self._cluster.runtime.now()
         if self._stalled_s != now_s:  # what others wait for that are late, too, is told with it
             self._stalled_s = now_s
-            self.stall = self._stalled()
+            self._stall(self._stalled())
         what = "recv" if wait.wants else "send"
         limit_ms = round(wait.timeout_s * 1000)
         self._fail(
@@ -274,6 +282,13 @@ class Groups:
             wait,
             f"[/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc] Timed out waiting {limit_ms}ms for {what} operation to complete",
         )
+        self._abort(group, wait.rank)
+
+    def _abort(self, group: Group, rank: int) -> None:
+        """As gloo does with what else a member of a group waits for when an operation has run into its limit."""
+        group.abort(rank)
+        for wait in [each for each in group.waits if each.rank == rank]:
+            self._fail(group, wait, _ABORTED)
 
     def _end(self, worker: NativeWorker) -> None:
         """A process has ended, with its connections."""
@@ -324,7 +339,10 @@ class Groups:
     def _miss(self, group: Group) -> None:
         """Whether a member has left without a call of others."""
         if missed := group.ledger.missed():
-            self.stall = Stall("mismatch", [missed])
+            self._stall(Stall("mismatch", [missed]))
+
+    def _stall(self, stall: Stall) -> None:
+        self.stall = stall.after(self.stall)
 
     def _left(self, group: Group, rank: int) -> None:
         """What it has sent still arrives, before its end is seen."""
@@ -335,6 +353,7 @@ class Groups:
 
     def lost(self, group: Group, member: int, peer: int, timed_out: bool) -> None:
         """A member has learned that its connection to another one has ended."""
+        group.forget(peer, member)
         for wait in [each for each in group.waits if each.rank == member]:
             if group.gone(wait) is not None:
                 self._cut_off(group, wait, peer, timed_out)

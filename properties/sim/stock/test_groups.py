@@ -24,6 +24,7 @@ pytestmark = pytest.mark.usefixtures("compiled_engine")
 
 FOLDER = Path(__file__).parent / "groups"
 SCRIPTS = {
+    "after_limits": 3,
     "bits": 3,
     "collectives": 3,
     "ddp_beside_rpc": 4,
@@ -35,6 +36,8 @@ SCRIPTS = {
     "profiled": 3,
     "refused": 3,
 }
+#: which catches the errors of what no time limit would have been long enough for
+CAUGHT = "ends_and_limits"
 
 
 @pytest.mark.deep("starts processes of PyTorch again and again")
@@ -46,7 +49,7 @@ def test_a_script_prints_what_stock_pytorch_prints(name: str) -> None:
             *("run", str(FOLDER / f"{name}.py"), "--workers", str(SCRIPTS[name])),
             *("--engine", "torch", "--seed", seed, "--no-check", "--allow-unchecked", "--json"),
         )
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == (name == CAUGHT), done.stderr
         expected = (FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
         shown = set(done.stderr.splitlines())
         assert [line for line in expected if line not in shown] == []
@@ -283,6 +286,64 @@ def test_who_waits_for_whom_is_told_of_what_cannot_end(
     assert run.stall is not None and run.outcome == run.stall.outcome == outcome
     lines = "\n".join(run.stall.lines)
     assert told in lines and "script.py:8" in lines
+
+
+CATCHING = """
+import datetime, os, time
+import torch
+import torch.distributed as dist
+
+limit = datetime.timedelta(seconds=2)
+dist.init_process_group("gloo", timeout=limit)
+rank, values = dist.get_rank(), torch.ones(4)
+try:
+    {calls}
+except RuntimeError:
+    print("went on", flush=True)
+{then}
+"""
+#: what a script does and catches: how the run ends, and what is told of it
+CAUGHT_STALLS = {
+    ("dist.recv(values, 1 - rank)", ""): (
+        "deadlock",
+        "rank 0 waits for a message of rank 1 with tag 0",
+    ),
+    ("rank or dist.all_reduce(values)", "os._exit(0)"): (
+        "mismatch",
+        "rank 1 leaves the group without it",
+    ),
+    ("dist.all_reduce(values); rank or dist.barrier()", ""): (
+        "mismatch",
+        "rank 1 leaves the group without it",
+    ),
+    ("rank and time.sleep(3); dist.all_reduce(values)", ""): (
+        "ok",
+        "hang: rank 0 waits for rank 1 to call `all_reduce` (script.py:10)",
+    ),
+    # It forms another group, and has no mind to come back to what was too late.
+    (
+        "rank and time.sleep(3) or rank or dist.all_reduce(values)",
+        "dist.destroy_process_group(); time.sleep(1)\n"
+        "dist.init_process_group('gloo', timeout=limit); dist.all_reduce(values)",
+    ): ("ok", "hang: rank 0 waits for rank 1 to call `all_reduce` (script.py:10)"),
+}
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("script", CAUGHT_STALLS)
+def test_what_a_script_catches_is_told(
+    tmp_path: Path, script: tuple[str, str], engine: EngineName
+) -> None:
+    """And is wrong all the same where no time limit would have been long enough."""
+    file = tmp_path / "script.py"
+    calls, then = script
+    file.write_text(CATCHING.format(calls=calls, then=then), encoding="utf-8")
+    options = ("--workers", "2", "--engine", engine, "--allow-unchecked")
+    done = squall("run", str(file), *options)
+    outcome, told = CAUGHT_STALLS[script]
+    assert "went on" in done.stdout and f"outcome        {outcome} " in done.stdout
+    assert "why an operation of a process group failed:" in done.stdout and told in done.stdout
+    assert done.returncode == (outcome in ("deadlock", "mismatch"))
 
 
 def test_a_run_may_go_on_after_a_mismatch(tmp_path: Path) -> None:

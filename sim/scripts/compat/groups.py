@@ -115,7 +115,7 @@ class Group:
         except StoreTimeoutError:
             process = current_process_or_none()
             if process is not None:
-                process.group.stall = process.group.stall or stalled(process.group.runtime)
+                process.group.stall = stalled(process.group.runtime).after(process.group.stall)
             waited = (
                 f"a collective of group {self.group_name!r} timed out after {self.timeout_s:g} s"
             )
@@ -140,7 +140,7 @@ class Group:
     def _miss(self, process: SimProcess) -> None:
         """Whether a member has left by itself without a call of others."""
         if missed := self.messages.ledger.missed():
-            process.group.stall = Stall("mismatch", [missed])
+            process.group.stall = Stall("mismatch", [missed]).after(process.group.stall)
 
     def put(self, kind: str, number: int, value: Any) -> int:
         """Give all members ``value``: how many bytes are sent."""
@@ -149,7 +149,11 @@ class Group:
     def take(self, number: int) -> list[Any]:
         """What all members have put under ``number``, by rank. Raises RuntimeError on a timeout."""
         keys = [f"{self._rank}/{number}/{member}" for member in range(self.size())]
-        values = [self.from_member(member, key) for member, key in enumerate(keys)]
+        try:
+            values = [self.from_member(member, key) for member, key in enumerate(keys)]
+        except RuntimeError:
+            self.messages.ledger.give_up(number, self._rank)
+            raise
         for key in keys:
             self.store.delete(key)
         return values
