@@ -6,6 +6,7 @@ the link between the two has carried it; what nobody waits for yet is kept until
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import Any
 
@@ -43,7 +44,7 @@ class Groups:
         self.operations = 0
         #: how many pieces and notices were sent
         self.sent = 0
-        for word in ("new", "join", "do", "leave"):
+        for word in ("new", "join", "do", "wait", "leave"):
             cluster.answers[f"group {word}"] = getattr(self, f"_{word}")
         cluster.on_gone.append(self._end)
 
@@ -170,7 +171,23 @@ class Groups:
         if (gone := group.gone(wait)) is not None:
             self._cut_off(group, wait, gone)
             return
-        wait.timer = runtime.call_later(timeout_s, lambda: self._late(group, wait))
+        self._limit(group, wait, timeout_s)
+
+    def _wait(
+        self, worker: NativeWorker, question: int, number: int, asked: int, timeout_s: float
+    ) -> None:
+        """Somebody waits for a message, unless it is over."""
+        group = self._groups[number]
+        for wait in group.waits:
+            if (wait.worker, wait.question) == (worker, asked) and wait.timer is None:
+                self._limit(group, wait, timeout_s)
+
+    def _limit(self, group: Group, wait: Wait, timeout_s: float) -> None:
+        wait.timeout_s = timeout_s
+        if timeout_s < math.inf:
+            wait.timer = self._cluster.runtime.call_later(
+                timeout_s, lambda: self._late(group, wait)
+            )
 
     def _note(self, group: Group, call: Call) -> None:
         """Raises FoundError for what does not go together, unless the run is to go on."""

@@ -84,6 +84,23 @@ def main():
     attempt("after it:", lambda: reduced(groups[3]))
     attempt("in another group:", reduced)
 
+    group = dist.new_group([0, 1], timeout=LIMIT)
+    if RANK == 0:
+        work = dist.irecv(torch.ones(1), 1, group=group)
+        until(3)
+        attempt("irecv, waited for later than its limit:", work.wait)
+        work = dist.isend(torch.ones(1), 1, group=group)
+        until(3)
+        attempt("isend, waited for later than its limit:", work.wait)
+        work = dist.irecv(torch.ones(1), 1, group=group)
+        attempt("irecv with a limit of its own:", lambda: work.wait(timedelta(seconds=1)))
+    until((2, 2, 8)[RANK])
+    if RANK == 1:
+        attempt("send:", lambda: passed(1, 0, group))
+        until(3)
+        attempt("recv:", lambda: passed(0, 1, group))
+        until(3)
+
     group = dist.new_group([1, 2])
     if RANK == 1:
         dist.isend(torch.ones(1), 2, group=group)

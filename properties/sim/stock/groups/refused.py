@@ -53,7 +53,9 @@ def scattered():
     try:
         dist.reduce_scatter_tensor(torch.zeros(2), torch.ones(2 * size + 1))
     except RuntimeError as error:
-        return str(error).partition("Check failed: ")[2].strip()  # stock says the time and a line before
+        return (
+            str(error).partition("Check failed: ")[2].strip()
+        )  # stock says the time and a line before
 
 
 dist.init_process_group("gloo")
