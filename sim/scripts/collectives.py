@@ -15,13 +15,16 @@ from squall.sim.scripts.moved import assign, check_alike, put
 from squall.sim.scripts.reductions import operator_name, reduced
 from squall.sim.world.pieces import POINT_TO_POINT
 
+#: in what the two calls of a message have to agree: gloo takes the bytes for what the receiver says that they are
+BYTES = "bytes"
 #: by member: what it has given this one
 Values = dict[int, list[Tensor]]
 
 
 @dataclass
 class Operation:
-    """One member's part. ``alike``: what all members have to give alike, as they do ``root`` and ``op``."""
+    """One member's part. ``alike``: what all members have to give alike, as they do ``root`` and ``op``; of a message
+    only how many bytes that is."""
 
     kind: str
     #: what the work gives as its result
@@ -51,6 +54,8 @@ class Operation:
             "elements": str(sum(each.numel() for each in tensors)),
             "shape": ", ".join(dict.fromkeys(str([*each.shape]) for each in tensors)),
         }
+        if self.kind == POINT_TO_POINT:
+            about[BYTES] = str(sum(each.numel() * each.element_size() for each in tensors))
         if self.root is not None:
             about["root"] = str(self.root)
         if self.op is not None:
@@ -243,7 +248,7 @@ class Operations:
     # -- point to point -------------------------------------------------------------------
 
     def send(self, tensors: list[Tensor], dst: int, tag: int) -> Operation:
-        return Operation(POINT_TO_POINT, pieces={dst: tensors}, readers=[dst])
+        return Operation(POINT_TO_POINT, alike=tensors, pieces={dst: tensors}, readers=[dst])
 
     def recv(self, tensors: list[Tensor], src: int, tag: int) -> Operation:
         """``src``: -1 for anybody, who is told when it turns out who it is."""
@@ -253,4 +258,4 @@ class Operations:
             put(tensors, sent)
 
         tells = [] if src < 0 else [src]
-        return Operation(POINT_TO_POINT, tensors, wants=[src], tells=tells, finish=finish)
+        return Operation(POINT_TO_POINT, tensors, tensors, wants=[src], tells=tells, finish=finish)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from squall.real.rpc.message_type import MessageType
+from squall.sim.scripts.call import Call
 from squall.sim.scripts.ledger import Ledger
 from squall.sim.stock.ahead import When
 from squall.sim.stock.memory_file import MemoryFile
@@ -38,6 +39,7 @@ class Wait:
     readers: list[int]
     timeout_s: float
     since_s: float
+    call: Call
     got: dict[int, Piece] = field(default_factory=dict)
     timer: SimTimer | None = None
 
@@ -76,6 +78,8 @@ class Group:
         #: by receiver, sender and tag; and the senders of those, by receiver and tag
         self.pieces: dict[tuple[int, int, Tag], deque[Piece]] = {}
         self.senders: dict[tuple[int, Tag], list[int]] = {}
+        #: of messages that nobody has received: by sender, receiver, tag, and the how manieth it is of these
+        self.sends: dict[tuple[int, int, Tag, int], Call] = {}
         #: of collectives, by receiver, sender and tag: when a piece, or a notice, comes, the how manieth
         #: it is of all that were sent, and what it is
         self.under_way: dict[tuple[int, int, Tag], tuple[float, int, Piece]] = {}
@@ -89,12 +93,13 @@ class Group:
         """Whether all that have come so far make it of the same ranks."""
         return all(ranks == self.made[0][0] for ranks, _ in self.made)
 
-    def send(self, src: int, dst: int, type: MessageType, tag: Tag, *content: Any) -> None:
+    def send(self, src: int, dst: int, type: MessageType, tag: Tag, *content: Any) -> Piece:
         about = (self.number, *named(tag))
         arrives_s, piece = self.connections.send(src, dst, type, tag, about, *content)
         self._groups.sent += 1
         if arrives_s is not None and tag[0] not in NOT_NOTED:
             self.under_way[dst, src, tag] = arrives_s, self._groups.sent, piece
+        return piece
 
     def come(self, src: int, dst: int, piece: Piece) -> None:
         if piece.type is MessageType.NOTICE:

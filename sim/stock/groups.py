@@ -17,6 +17,7 @@ from squall.model.events.waiting import wait_graph
 from squall.real.rpc.message_type import MessageType
 from squall.real.tracing import OPERATION_ENDED, OPERATION_STARTED
 from squall.sim.scripts.call import Call
+from squall.sim.scripts.collectives import BYTES
 from squall.sim.scripts.findings import Findings
 from squall.sim.scripts.ledger import MismatchError
 from squall.sim.stock.ahead import When
@@ -139,17 +140,21 @@ class Groups:
             for data, fd in pieces.values()
         )
         worker.tracer.emit(OPERATION_STARTED, number, rank, *named(tag), size_bytes)
+        gives, takes = parts or ((), ())
+        is_message = tag[0] == POINT_TO_POINT
+        kind = ("send" if pieces else "recv") if is_message else tag[0]
+        call = Call(rank, kind, tag[1], agreed, place, runtime.now(), gives, takes, names)
         if tag[0] not in NOT_NOTED:
-            gives, takes = parts or ((), ())
-            now_s = runtime.now()
-            self._note(group, Call(rank, tag[0], tag[1], agreed, place, now_s, gives, takes, names))
-        type = MessageType.SEND if tag[0] == POINT_TO_POINT else MessageType.COLLECTIVE
+            self._note(group, call)
+        type = MessageType.SEND if is_message else MessageType.COLLECTIVE
         for dst, (data, fd) in pieces.items():
-            group.send(rank, dst, type, tag, data, files[fd])
+            piece = group.send(rank, dst, type, tag, data, files[fd])
+            if is_message:
+                group.sends[rank, dst, tag, piece.at] = call
         for src in tells:
             group.send(rank, src, MessageType.NOTICE, tag)
         wait = Wait(
-            worker, question, rank, tag, list(wants), list(readers), timeout_s, runtime.now()
+            worker, question, rank, tag, list(wants), list(readers), timeout_s, runtime.now(), call
         )
         for src in wants:
             self._fetch(group, wait, src)
@@ -231,8 +236,19 @@ class Groups:
         if not senders:
             del group.senders[wait.rank, wait.tag]
         wait.wants.remove(wanted)
+        if wait.tag[0] == POINT_TO_POINT:
+            self._compare(
+                group, wait, group.sends.pop((src, wait.rank, wait.tag, wait.got[src].at))
+            )
         if wanted == ANY:
             group.send(wait.rank, src, MessageType.NOTICE, wait.tag)
+
+    def _compare(self, group: Group, wait: Wait, sent: Call) -> None:
+        """Raises FoundError for a message of another size than its receiver has room for, unless the run is to go on."""
+        if sent.agreed[BYTES] != wait.call.agreed[BYTES]:
+            about = f"a message of process group {group.number} with tag {sent.sequence}"
+            text = f"{about} differs in {BYTES}: {sent}; {wait.call}"
+            self._findings.note("mismatch", text)
 
     def notice(self, group: Group, tag: Tag, src: int, dst: int) -> None:
         """A member learns that another one waits for what it sends."""
@@ -279,13 +295,22 @@ class Groups:
             wait.timer.cancel()
 
     def _cut_off(self, group: Group, wait: Wait, peer: int, timed_out: bool = False) -> None:
-        if self.stall is None and group.members[peer].ending:
-            self.stall = Stall("error", [_ended(group.members[peer])])
+        if self.stall is None and (end := self._end_of(group, peer)):
+            where = f" ({wait.call.place.partition(': ')[0]})" if wait.call.place else ""
+            waited = f"{wait.worker.known_as} waits for {_awaited(wait, [peer])}{where}"
+            self.stall = Stall("error", [f"{waited}; {end}"])
         if wait.rank in group.aborted:
             text = _ABORTED
         else:
             text = _timed_out(peer) if timed_out else _closed(peer)
         self._fail(group, wait, text)
+
+    def _end_of(self, group: Group, member: int) -> str:
+        """How a member has ended, "" if it has not."""
+        worker = group.members[member]
+        if worker.ending or member not in group.ledger.left:
+            return _ended(worker) if worker.ending else ""
+        return f"{worker.known_as} has left the process group"
 
     def _late(self, group: Group, wait: Wait) -> None:
         now_s = self._cluster.runtime.now()

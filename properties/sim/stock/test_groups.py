@@ -288,6 +288,31 @@ def test_who_waits_for_whom_is_told_of_what_cannot_end(
     assert told in lines and "script.py:8" in lines
 
 
+#: messages that another size of is expected
+MESSAGES = (
+    "dist.recv(torch.ones(5), 0) if rank else dist.send(torch.ones(3), 1)",
+    "dist.recv(torch.ones(3)) if rank else dist.send(torch.ones(5), 1)",
+    "[each.wait() for each in dist.batch_isend_irecv([dist.P2POp((dist.isend, dist.irecv)[rank], torch.ones(n), 1 - rank) "
+    "for n in ((3, 5), (5, 3))[rank]])]",
+)
+
+
+@pytest.mark.parametrize("calls", MESSAGES)
+def test_a_message_of_another_size_is_told_of_with_both_lines(tmp_path: Path, calls: str) -> None:
+    """What has as many bytes gloo takes for what the receiver says that they are."""
+    script = tmp_path / "script.py"
+    as_many = "dist.recv(values.to(torch.int32)) if rank else dist.send(values, 1)"
+    script.write_text(MISMATCH.format(calls=f"{as_many}\n{calls}"), encoding="utf-8")
+    run = run_file(script, workers=2, engine="torch", stdout=io.StringIO(), stderr=io.StringIO())
+    assert run.outcome == "mismatch"
+    (told,) = run.found["mismatch"]
+    assert told.startswith(
+        "a message of process group 0 with tag 0 differs in bytes: rank 0 calls send("
+    )
+    assert "; rank 1 calls recv(type torch.float32, elements " in told
+    assert told.count("script.py:9: ") == 2
+
+
 CATCHING = """
 import datetime, os, time
 import torch
@@ -344,6 +369,15 @@ def test_what_a_script_catches_is_told(
     assert "went on" in done.stdout and f"outcome        {outcome} " in done.stdout
     assert "why an operation of a process group failed:" in done.stdout and told in done.stdout
     assert done.returncode == (outcome in ("deadlock", "mismatch"))
+
+
+def test_who_waits_for_a_member_that_has_left_is_told(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    calls = "dist.recv(values, 1) if rank == 0 else dist.destroy_process_group()"
+    script.write_text(MISMATCH.format(calls=calls), encoding="utf-8")
+    run = run_file(script, workers=2, engine="torch", stdout=io.StringIO(), stderr=io.StringIO())
+    waits = "rank 0 waits for a message of rank 1 with tag 0 (script.py:8)"
+    assert run.stall == ("error", [f"{waits}; rank 1 has left the process group"])
 
 
 def test_a_run_may_go_on_after_a_mismatch(tmp_path: Path) -> None:
