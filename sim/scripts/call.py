@@ -28,7 +28,8 @@ class Names(NamedTuple):
 class Call:
     """``sequence``: the how manieth collective of its group it is; ``agreed``: what all members have to give alike, by
     name; ``gives``, ``takes``: by member, what it is sent and what is expected of it, in elements. ``place``: the
-    user's line, "" if there is none; ``at_s``: seconds of virtual time."""
+    user's line, "" if there is none; ``at_s``: seconds of virtual time. ``rank`` is that in the group, ``who`` that in the
+    first process group, -1 where there is none."""
 
     rank: int
     kind: str
@@ -39,6 +40,11 @@ class Call:
     gives: tuple[int, ...] = ()
     takes: tuple[int, ...] = ()
     names: Names = field(default_factory=Names)
+    who: int = -1
+
+    @property
+    def caller(self) -> str:
+        return f"rank {self.rank if self.who < 0 else self.who}"
 
     def __str__(self) -> str:
         about = dict(self.agreed)
@@ -46,7 +52,7 @@ class Call:
             about |= {"gives": f"{list(self.gives)}", "takes": f"{list(self.takes)}"}
         given = ", ".join(f"{name} {value}" for name, value in about.items())
         where = f", at {self.place}" if self.place else ""
-        return f"rank {self.rank} calls {self.kind}({given}) at t={self.at_s:.6f} s{where}"
+        return f"{self.caller} calls {self.kind}({given}) at t={self.at_s:.6f} s{where}"
 
     def differs(self, other: Call) -> str:
         """In what; "" if they go together."""

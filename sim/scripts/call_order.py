@@ -77,7 +77,7 @@ def told(calls: Sequence[Call]) -> str:
     places = dict.fromkeys(call.place for call in calls[:_TOLD] if call.place)
     where = f", at {' and '.join(places)}" if places else ""
     more = ", ..." if calls[_TOLD:] else ""
-    return f"rank {calls[0].rank} calls {', then '.join(said)}{more}{where}"
+    return f"{calls[0].caller} calls {', then '.join(said)}{more}{where}"
 
 
 def _about(call: Call) -> str:

@@ -6,7 +6,7 @@ not look: it moves bytes, so a mistake ends in wrong values, or in a wait that e
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from squall.sim.scripts.call import Call
 from squall.sim.scripts.call_order import CallOrder, told
@@ -22,6 +22,8 @@ class Ledger:
 
     name: str
     size: int
+    #: by member: the rank that scripts know it by, in the first process group
+    ranks: dict[int, int] = field(default_factory=dict)
     #: by number of the call, until all members have called
     _calls: dict[int, list[Call]] = field(default_factory=dict)
     #: by member and kind: the last one that it called
@@ -39,8 +41,8 @@ class Ledger:
             waiting = [call for call in calls if (sequence, call.rank) not in self._given_up]
             for rank in sorted(self.left - {call.rank for call in calls}) if waiting else ():
                 return (
-                    f"collective {sequence} of process group {self.name}: {waiting[0]}; rank {rank} "
-                    "leaves the group without it"
+                    f"collective {sequence} of process group {self.name}: {waiting[0]}; "
+                    f"rank {self.ranks.get(rank, rank)} leaves the group without it"
                 )
         return ""
 
@@ -48,10 +50,17 @@ class Ledger:
         """A member's call has failed: nobody has to come to it for its sake."""
         self._given_up.add((sequence, rank))
 
+    def known(self, call: Call) -> Call:
+        """The same with the ranks of the first process group, for its text."""
+        agreed, root = call.agreed, call.agreed.get("root")
+        if root is not None:
+            agreed = {**agreed, "root": str(self.ranks.get(int(root), root))}
+        return replace(call, agreed=agreed, who=self.ranks.get(call.rank, -1))
+
     def note(self, call: Call) -> None:
         """Raises :class:`MismatchError` if it does not go with another one of that number, or is one of several that
         are called in another order."""
-        sequence = call.sequence
+        sequence, call = call.sequence, self.known(call)
         calls = self._calls.setdefault(sequence, [])
         calls.append(call)
         self.last[call.rank, call.kind] = call
@@ -62,7 +71,7 @@ class Ledger:
             if differs:
                 raise MismatchError(
                     f"collective {sequence} of process group {self.name} differs in {differs}: "
-                    f"{other}; {call}"
+                    + (f"{call}" if other is call else f"{other}; {call}")
                 )
         if len(calls) == self.size and (rows := self._order.note(calls)):
             raise MismatchError(

@@ -117,6 +117,7 @@ class Groups:
         # Of some the rank in the RPC group may be another one's in the first process group.
         is_clear = None not in known and len({*known}) == group.size
         places = {at: rank for at, rank in enumerate(known) if rank is not None and is_clear}
+        group.ledger.ranks = places
         places = places or {member: member for member in members}
         store = cluster.network.store(f"process group {group.number}")
         group.connections = Connections(cluster.network, store, group, places)
@@ -150,7 +151,7 @@ class Groups:
         for dst, (data, fd) in pieces.items():
             piece = group.send(rank, dst, type, tag, data, files[fd])
             if is_message:
-                group.sends[rank, dst, tag, piece.at] = call
+                group.sends[rank, dst, tag, piece.at] = group.ledger.known(call)
         for src in tells:
             group.send(rank, src, MessageType.NOTICE, tag)
         wait = Wait(
@@ -247,7 +248,7 @@ class Groups:
         """Raises FoundError for a message of another size than its receiver has room for, unless the run is to go on."""
         if sent.agreed[BYTES] != wait.call.agreed[BYTES]:
             about = f"a message of process group {group.number} with tag {sent.sequence}"
-            text = f"{about} differs in {BYTES}: {sent}; {wait.call}"
+            text = f"{about} differs in {BYTES}: {sent}; {group.ledger.known(wait.call)}"
             self._findings.note("mismatch", text)
 
     def notice(self, group: Group, tag: Tag, src: int, dst: int) -> None:
@@ -297,7 +298,7 @@ class Groups:
     def _cut_off(self, group: Group, wait: Wait, peer: int, timed_out: bool = False) -> None:
         if self.stall is None and (end := self._end_of(group, peer)):
             where = f" ({wait.call.place.partition(': ')[0]})" if wait.call.place else ""
-            waited = f"{wait.worker.known_as} waits for {_awaited(wait, [peer])}{where}"
+            waited = f"{wait.worker.known_as} waits for {_awaited(group, wait, [peer])}{where}"
             self.stall = Stall("error", [f"{waited}; {end}"])
         if wait.rank in group.aborted:
             text = _ABORTED
@@ -356,7 +357,7 @@ class Groups:
                 if ANY in wanted:
                     wanted = [member for member in group.members if member != wait.rank]
                 members = [(member, group.members[member]) for member in wanted]
-                operation = Operation(_awaited(wait, wanted), wait.since_s, members)
+                operation = Operation(_awaited(group, wait, wanted), wait.since_s, members)
                 found.setdefault(wait.worker, []).append(operation)
         return found
 
@@ -409,12 +410,13 @@ def _ranks(ranks: list[int]) -> str:
     return " and ".join(f"rank {rank}" for rank in ranks)
 
 
-def _awaited(wait: Wait, wanted: list[int]) -> str:
+def _awaited(group: Group, wait: Wait, members: list[int]) -> str:
     """What an operation waits for."""
+    wanted = " and ".join(group.members[each].known_as for each in members)
     kind, tag = named(wait.tag)
     if kind != POINT_TO_POINT:
-        return f"{_ranks(wanted)} to call {code(kind)}"
-    what = f"a message of {_ranks(wanted)}" if wait.wants else f"{_ranks(wanted)} to receive"
+        return f"{wanted} to call {code(kind)}"
+    what = f"a message of {wanted}" if wait.wants else f"{wanted} to receive"
     return f"{what} with tag {tag}"
 
 

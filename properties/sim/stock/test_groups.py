@@ -371,6 +371,40 @@ def test_what_a_script_catches_is_told(
     assert done.returncode == (outcome in ("deadlock", "mismatch"))
 
 
+SUBGROUP = """
+group = dist.new_group([1, 2])
+if rank:
+    {calls}
+"""
+
+
+@pytest.mark.parametrize(
+    ("calls", "told"),
+    [
+        (
+            "dist.broadcast(values, rank, group=group)",
+            "rank 1 calls broadcast(|root 1|rank 2 calls broadcast(|root 2",
+        ),
+        (
+            "rank == 2 or dist.barrier(group=group)",
+            "rank 1 calls barrier()|; rank 2 leaves the group without it",
+        ),
+        (
+            "rank == 1 or dist.recv(values, 1, group=group)",
+            "rank 2 waits for a message of rank 1 with tag 0",
+        ),
+    ],
+)
+def test_ranks_are_those_of_the_first_group(tmp_path: Path, calls: str, told: str) -> None:
+    script = tmp_path / "script.py"
+    then = "\ndist.destroy_process_group()"
+    script.write_text(MISMATCH.format(calls=SUBGROUP.format(calls=calls) + then), encoding="utf-8")
+    run = run_file(script, workers=3, engine="torch", stdout=io.StringIO(), stderr=io.StringIO())
+    stall = [] if run.stall is None else run.stall.lines
+    text = "; ".join([*run.found.get("mismatch", []), *stall])
+    assert [each for each in told.split("|") if each not in text] == [], text
+
+
 def test_who_waits_for_a_member_that_has_left_is_told(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     calls = "dist.recv(values, 1) if rank == 0 else dist.destroy_process_group()"

@@ -37,7 +37,7 @@ class GroupMessages:
         self._name = name
         self._size = len(ranks)
         self.ledger = Ledger("0" if name == DEFAULT else name, len(ranks))
-        places = dict(enumerate(ranks))
+        places = self.ledger.ranks = dict(enumerate(ranks))
         own = Store(network.runtime)  # members of several groups are at the same places
         self._connections: Connections[_Value] = Connections(network, own, self, places)
         self._opened = 0
