@@ -357,7 +357,8 @@ class Groups:
                 if ANY in wanted:
                     wanted = [member for member in group.members if member != wait.rank]
                 members = [(member, group.members[member]) for member in wanted]
-                operation = Operation(_awaited(group, wait, wanted), wait.since_s, members)
+                what, place = _awaited(group, wait, wanted), wait.call.place.partition(": ")[0]
+                operation = Operation(what, wait.since_s, members, place)
                 found.setdefault(wait.worker, []).append(operation)
         return found
 

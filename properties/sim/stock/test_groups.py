@@ -313,6 +313,38 @@ def test_a_message_of_another_size_is_told_of_with_both_lines(tmp_path: Path, ca
     assert told.count("script.py:9: ") == 2
 
 
+LOCKED = """
+import threading, time
+lock, other = threading.Lock(), dist.new_group([0, 1])
+
+def beside():
+    with lock:
+        dist.all_reduce(torch.ones(2), group=other)
+
+thread = threading.Thread(target=beside)
+if rank == 0:
+    thread.start()
+    time.sleep(0.5)
+with lock:
+    dist.all_reduce(values)
+if rank == 1:
+    thread.start()
+"""
+
+
+def test_a_lock_that_is_held_over_a_collective_of_another_thread_is_part_of_the_circle(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(MISMATCH.format(calls=LOCKED), encoding="utf-8")
+    run = run_file(script, workers=2, engine="torch", stdout=io.StringIO(), stderr=io.StringIO())
+    assert run.stall is not None and run.outcome == "deadlock"
+    assert run.stall.lines[0] == (
+        "deadlock: thread `Thread-1 (beside)` on rank 0 holds `lock` (script.py:13) and waits for rank 1 to call `all_reduce` "
+        "(script.py:14); rank 1 waits for rank 0 to call `all_reduce` (script.py:21); rank 0 waits for `lock` (script.py:20)"
+    )
+
+
 CATCHING = """
 import datetime, os, time
 import torch
