@@ -219,6 +219,15 @@ class Operations:
         )
 
     def all_to_all(self, outputs: list[Tensor], inputs: list[Tensor]) -> Operation:
+        for each in (inputs, outputs):
+            check_alike(each, each[0], "alltoall")
+        if outputs[0].shape != inputs[0].shape:
+            raise RuntimeError(
+                "ProcessGroupGloo::alltoall: input and output tensors must have the same size"
+            )
+        return self._exchange_parts(outputs, inputs)
+
+    def _exchange_parts(self, outputs: list[Tensor], inputs: list[Tensor]) -> Operation:
         def finish(values: Values) -> None:
             put(outputs, [each[0] for each in values.values()])
 
@@ -238,7 +247,7 @@ class Operations:
             list(whole.split(sizes or whole.size(0) // self._size))
             for whole, sizes in ((output, output_sizes), (input, input_sizes))
         )
-        operation = self.all_to_all(outs, ins)
+        operation = self._exchange_parts(outs, ins)
         operation.outputs = [output]
         return operation
 

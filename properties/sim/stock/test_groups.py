@@ -31,6 +31,7 @@ SCRIPTS = {
     "ends_and_limits": 2,
     "large": 3,
     "order": 2,
+    "parts": 3,
     "pipelines": 4,
     "point_to_point": 3,
     "profiled": 3,
@@ -59,7 +60,7 @@ def test_a_script_prints_what_stock_pytorch_prints(name: str) -> None:
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("name", ["bits", "large", "order", "pipelines", "refused"])
+@pytest.mark.parametrize("name", ["bits", "large", "order", "parts", "pipelines", "refused"])
 def test_the_engines_do_what_stock_pytorch_does(name: str, engine: EngineName) -> None:
     script, expected = (
         FOLDER / f"{name}.py",
