@@ -130,6 +130,15 @@ class Stall(NamedTuple):
     outcome: str
     lines: list[str]
 
+    @property
+    def is_wrong(self) -> bool:
+        """Whether no time limit would have been long enough."""
+        return self.outcome != "error"
+
+    def after(self, known: Stall | None) -> Stall:
+        """Which of the two tells more of a run: what is wrong whatever its limits are, else the later one."""
+        return known if known is not None and known.is_wrong else self
+
 
 @dataclass
 class Run:
@@ -263,6 +272,8 @@ class Run:
             return "error" if self.stall is None else self.stall.outcome
         if self.waits:
             return "deadlock"
+        if self.stall is not None and self.stall.is_wrong and not self.disturbed:
+            return self.stall.outcome  # whoever has caught the error that came of it
         if self.gradients is not None and self.gradients.equal is False:
             return "gradients differ"
         if (self.leaked_rrefs or self.leaked_contexts) and not self.disturbed:

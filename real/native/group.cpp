@@ -40,7 +40,8 @@ Held factory;
 } // namespace
 
 // An operation under way. `helper` is the Python half of its group. `until_waited`: it does not say that it
-// is over before somebody has waited for it, as gloo's sends and receives (SendWork, RecvWork). A profiler
+// is over before somebody has waited for it, as gloo's sends and receives (SendWork, RecvWork), whose time limit
+// counts from there: `helper`, which is of this operation alone, is told that somebody waits. A profiler
 // records it under `name`, with the shapes of `inputs`.
 class GroupWork : public c10d::Work {
  public:
@@ -90,8 +91,9 @@ class GroupWork : public c10d::Work {
 
   // `timeout` is one of virtual time.
   bool wait(Milliseconds timeout) override {
+    const bool is_limited = limit_from_here(timeout);
     Link::about_to_wait();
-    if (timeout == kNoTimeout) {
+    if (timeout == kNoTimeout || is_limited) {
       std::unique_lock<std::mutex> lock(mutex_);
       cv_.wait(lock, [this] { return completed_; });
     } else {
@@ -121,6 +123,19 @@ class GroupWork : public c10d::Work {
   }
 
  private:
+  // Whether the operation itself ends by `timeout`, or by the limit of its group.
+  bool limit_from_here(Milliseconds timeout) {
+    {
+      std::lock_guard<std::mutex> guard(mutex_);
+      if (completed_ || !until_waited_) {
+        return false;
+      }
+    }
+    py::gil_scoped_acquire gil;
+    helper_->attr("waited")(timeout == kNoTimeout ? -1.0 : static_cast<double>(timeout.count()));
+    return true;
+  }
+
   void wait_for(Milliseconds timeout) {
     Held limit;
     {

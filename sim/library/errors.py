@@ -70,7 +70,7 @@ def problems(run: Run, errors: list[RankError], *, strict: bool) -> list[str]:
     excused = run.disturbed and not strict
     counted = [each for each in errors if not (excused and of_a_fault(each.type, each.message))]
     found = [str(error) for error in counted]
-    if counted and run.stall is not None:
+    if run.stall is not None and (counted or run.outcome == run.stall.outcome):
         found += [
             f"why an operation of a process group failed: {line}" for line in run.stall.lines[:3]
         ]

@@ -26,9 +26,10 @@ class Names(NamedTuple):
 
 @dataclass(frozen=True)
 class Call:
-    """``rank``: that in the default group, ``member``: its place in its own; ``sequence``: the how manieth collective of its group it is; ``agreed``: what all members have to give alike, by
-    name; ``gives``, ``takes``: by member, what it is sent and what is expected of it, in elements. ``place``: the
-    user's line, "" if there is none; ``at_s``: seconds of virtual time."""
+    """``rank``: that in the default group, ``member``: its place in its own; ``sequence``: the how manieth collective of
+    its group it is; ``agreed``: what all members have to give alike, by name; ``gives``, ``takes``: by member, what it is
+    sent and what is expected of it, in elements. ``place``: the user's line, "" if there is none; ``at_s``: seconds of
+    virtual time."""
 
     rank: int
     member: int

@@ -15,13 +15,16 @@ from squall.sim.scripts.moved import assign, check_alike, put
 from squall.sim.scripts.reductions import operator_name, reduced
 from squall.sim.world.pieces import POINT_TO_POINT
 
+#: in what the two calls of a message have to agree: gloo takes the bytes for what the receiver says that they are
+BYTES = "bytes"
 #: by member: what it has given this one
 Values = dict[int, list[Tensor]]
 
 
 @dataclass
 class Operation:
-    """One member's part. ``alike``: what all members have to give alike, as they do ``root`` and ``op``."""
+    """One member's part. ``alike``: what all members have to give alike, as they do ``root`` and ``op``; of a message
+    only how many bytes that is."""
 
     kind: str
     #: what the work gives as its result
@@ -51,6 +54,8 @@ class Operation:
             "elements": str(sum(each.numel() for each in tensors)),
             "shape": ", ".join(dict.fromkeys(str([*each.shape]) for each in tensors)),
         }
+        if self.kind == POINT_TO_POINT:
+            about[BYTES] = str(sum(each.numel() * each.element_size() for each in tensors))
         if self.root is not None:
             about["root"] = str(self.root)
         if self.op is not None:
@@ -193,6 +198,12 @@ class Operations:
     def reduce_scatter_tensor(
         self, outputs: list[Tensor], inputs: list[Tensor], op: Any
     ) -> Operation:
+        for output, each in zip(outputs, inputs, strict=True):
+            if output.dim() and each.dim() and output.shape[0] * self._size != each.shape[0]:
+                raise RuntimeError(
+                    "Check failed: outputShape[0] * worldSize == inputShape[0] "
+                    f"({output.shape[0] * self._size} vs. {each.shape[0]}). "
+                )
         split = [
             each.reshape(self._size, *output.shape).unbind(0)
             for output, each in zip(outputs, inputs, strict=True)
@@ -216,6 +227,15 @@ class Operations:
         )
 
     def all_to_all(self, outputs: list[Tensor], inputs: list[Tensor]) -> Operation:
+        for each in (inputs, outputs):
+            check_alike(each, each[0], "alltoall")
+        if outputs[0].shape != inputs[0].shape:
+            raise RuntimeError(
+                "ProcessGroupGloo::alltoall: input and output tensors must have the same size"
+            )
+        return self._exchange_parts(outputs, inputs)
+
+    def _exchange_parts(self, outputs: list[Tensor], inputs: list[Tensor]) -> Operation:
         def finish(values: Values) -> None:
             put(outputs, [each[0] for each in values.values()])
 
@@ -235,7 +255,7 @@ class Operations:
             list(whole.split(sizes or whole.size(0) // self._size))
             for whole, sizes in ((output, output_sizes), (input, input_sizes))
         )
-        operation = self.all_to_all(outs, ins)
+        operation = self._exchange_parts(outs, ins)
         operation.outputs = [output]
         return operation
 
@@ -245,7 +265,7 @@ class Operations:
     # -- point to point -------------------------------------------------------------------
 
     def send(self, tensors: list[Tensor], dst: int, tag: int) -> Operation:
-        return Operation(POINT_TO_POINT, pieces={dst: tensors}, readers=[dst])
+        return Operation(POINT_TO_POINT, alike=tensors, pieces={dst: tensors}, readers=[dst])
 
     def recv(self, tensors: list[Tensor], src: int, tag: int) -> Operation:
         """``src``: -1 for anybody, who is told when it turns out who it is."""
@@ -255,7 +275,7 @@ class Operations:
             put(tensors, sent)
 
         tells = [] if src < 0 else [src]
-        return Operation(POINT_TO_POINT, tensors, wants=[src], tells=tells, finish=finish)
+        return Operation(POINT_TO_POINT, tensors, tensors, wants=[src], tells=tells, finish=finish)
 
 
 def too_late(what: str, timeout_s: float) -> str:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 
-def check_alike(into: Sequence[Tensor], own: Tensor) -> None:
-    """Raises RuntimeError as gloo does for outputs that are not of the size and type of what is given."""
+def check_alike(into: Sequence[Tensor], own: Tensor, what_for: str = "allgather") -> None:
+    """Raises RuntimeError as gloo does, in ``what_for``, for tensors that are not of the size and type of ``own``."""
     for at, tensor in enumerate(into):
         for what, expected, got in (
             ("type", own.dtype, tensor.dtype),
@@ -17,7 +17,7 @@ def check_alike(into: Sequence[Tensor], own: Tensor) -> None:
         ):
             if expected != got:
                 raise RuntimeError(
-                    f"ProcessGroupGloo::allgather: invalid tensor {what} at index {at} (expected "
+                    f"ProcessGroupGloo::{what_for}: invalid tensor {what} at index {at} (expected "
                     f"{_told(expected)}, got {_told(got)})"
                 )
 

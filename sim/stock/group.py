@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from squall.real.rpc.message_type import MessageType
+from squall.sim.scripts.call import Call
 from squall.sim.scripts.ledger import Ledger, group_named
 from squall.sim.stock.ahead import When
 from squall.sim.stock.memory_file import LentFile
@@ -38,6 +39,7 @@ class Wait:
     readers: list[int]
     timeout_s: float
     since_s: float
+    call: Call
     got: dict[int, Piece] = field(default_factory=dict)
     timer: SimTimer | None = None
 
@@ -64,11 +66,13 @@ class Group:
         self._groups = groups
         self.number = number
         self.size = size
-        self.ledger = Ledger(group_named((), ""), size)
+        self.ledger = Ledger(group_named((), ""), range(size))
         #: its members' ranks in the default group, once one has come
         self.ranks = list(range(size))
         self.is_default = True
         self.members: dict[int, NativeWorker] = {}
+        #: whose connections it has closed itself, since an operation ran into its limit
+        self.aborted: set[int] = set()
         #: who has come, before all have
         self.joining: dict[int, tuple[NativeWorker, int, SimTimer]] = {}
         #: of which ranks each that has come makes it, and in words
@@ -77,6 +81,8 @@ class Group:
         #: by receiver, sender and tag; and the senders of those, by receiver and tag
         self.pieces: dict[tuple[int, int, Tag], deque[Piece]] = {}
         self.senders: dict[tuple[int, Tag], list[int]] = {}
+        #: of messages that nobody has received: by sender, receiver, tag, and the how manieth it is of these
+        self.sends: dict[tuple[int, int, Tag, int], Call] = {}
         #: of collectives, by receiver, sender and tag: when a piece, or a notice, comes, the how manieth
         #: it is of all that were sent, and what it is
         self.under_way: dict[tuple[int, int, Tag], tuple[float, int, Piece]] = {}
@@ -89,19 +95,20 @@ class Group:
         """Of which ranks a script has made it, at which line; none: it is the default one, of all."""
         self.is_default = not ranks
         self.ranks = ranks or self.ranks
-        self.ledger.of = group_named(ranks, made)
+        self.ledger.of, self.ledger.ranks = group_named(ranks, made), self.ranks
 
     @property
     def is_of_same_members(self) -> bool:
         """Whether all that have come so far make it of the same ranks."""
         return all(ranks == self.made[0][0] for ranks, _ in self.made)
 
-    def send(self, src: int, dst: int, type: MessageType, tag: Tag, *content: Any) -> None:
+    def send(self, src: int, dst: int, type: MessageType, tag: Tag, *content: Any) -> Piece:
         about = (self.number, *named(tag))
         arrives_s, piece = self.connections.send(src, dst, type, tag, about, *content)
         self._groups.sent += 1
         if arrives_s is not None and tag[0] not in NOT_NOTED:
             self.under_way[dst, src, tag] = arrives_s, self._groups.sent, piece
+        return piece
 
     def come(self, src: int, dst: int, piece: Piece) -> None:
         if piece.type is MessageType.NOTICE:
@@ -112,14 +119,29 @@ class Group:
     def lost(self, member: int, peer: int, timed_out: bool) -> None:
         self._groups.lost(self, member, peer, timed_out)
 
+    def abort(self, member: int) -> None:
+        """A member closes its connections."""
+        self.aborted.add(member)
+        for src in self.members:
+            self.forget(src, member)
+        self.connections.abort(member)
+
+    def forget(self, src: int, dst: int) -> None:
+        """What has come, and waits for a receiver: gloo sends it when there is one, over a connection that stands."""
+        for key in [key for key in self.pieces if key[:2] == (dst, src) and _is_read_once(key[2])]:
+            del self.pieces[key]
+            senders = self.senders[dst, key[2]]
+            senders[:] = [each for each in senders if each != src]
+        for key in [key for key in self.notices if key[:2] == (dst, src)]:
+            del self.notices[key]
+
     def gone(self, wait: Wait) -> int | None:
         """A member for which an operation waits in vain; None if there is none."""
         ended = self.connections.ended
         if ANY in wait.wants:
             others = [member for member in range(self.size) if member != wait.rank]
             return others[0] if all(ended(wait.rank, other) for other in others) else None
-        wanted = (*wait.wants, *wait.readers)
-        return next((member for member in wanted if ended(wait.rank, member)), None)
+        return self.connections.first_ended(wait.rank, (*wait.wants, *wait.readers))
 
     def certain_end(self, wait: Wait) -> tuple[When, dict[int, Piece]] | None:
         """When an operation ends, and with what: once all that it waits for is under way that is certain, as what
@@ -132,6 +154,11 @@ class Group:
         pieces = {member: each[2] for member, each in zip(wait.wants, coming, strict=False)}
         limit_s = wait.since_s + wait.timeout_s
         return ((at_s, True, number), wait.got | pieces) if at_s < limit_s else None
+
+
+def _is_read_once(tag: Tag) -> bool:
+    """Of a monitored barrier one member hears from the others in turn, also when one has not come."""
+    return bool(tag[0] != "monitored_barrier")
 
 
 def named(tag: Tag) -> tuple[str, int]:

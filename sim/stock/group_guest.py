@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 import pickle
 import sys
 import types
@@ -124,9 +125,10 @@ class Member:
         under_way = self._under_way
         under_way.append(taken)
         timeout_s = self._timeout_s if timeout_ms < 0 else timeout_ms / 1000
-        work, *inner = self._works(events(what, args), operation.outputs, what in ("send", "recv"))
+        message = _Message(self, timeout_s) if operation.kind == POINT_TO_POINT else None
+        work, *inner = self._works(events(what, args), operation.outputs, message)
 
-        asked, packed = self._asked(call, timeout_s)
+        asked, packed = self._asked(call, math.inf if message is not None else timeout_s)
 
         def then(answer: bytes) -> None:
             problem, got = pickle.loads(answer)
@@ -156,7 +158,9 @@ class Member:
                 else:
                     each.fail(problem)
 
-        self._here.ask_then(asked, then)
+        question = self._here.ask_then(asked, then)
+        if message is not None:
+            message.question = question
         return work
 
     def monitored_barrier(self, timeout_ms: float, wait_all_ranks: bool) -> None:
@@ -173,6 +177,10 @@ class Member:
         """Let ``work`` expire after so much virtual time, unless what is returned is called."""
         question = self._here.ask_then(("sleep", seconds), lambda _: work.expire())
         return lambda: self._here.link.wake(question)
+
+    def waited(self, question: int, timeout_s: float) -> None:
+        """From now on a message has so much time."""
+        self._here.tell("group wait", self._number, question, timeout_s)
 
     def set_timeout(self, timeout_ms: float) -> None:
         self._timeout_s = timeout_ms / 1000
@@ -213,11 +221,12 @@ class Member:
         return question, packed
 
     def _works(
-        self, recorded: list[Event], outputs: list[Tensor], until_waited: bool = False
+        self, recorded: list[Event], outputs: list[Tensor], message: _Message | None = None
     ) -> list[Any]:
         """One for each event that a profiler records."""
         make = importlib.import_module("squall_agent").GroupWork
-        return [make(self, outputs, until_waited, name, inputs) for name, inputs in recorded]
+        helper, until_waited = message or self, message is not None
+        return [make(helper, outputs, until_waited, name, inputs) for name, inputs in recorded]
 
     def _tell_of(self, call: _Call, taken: Taken, is_written: bool, is_good: bool) -> None:
         """What was given and what came of it; of a message only that its tensors were written to."""
@@ -246,6 +255,22 @@ class Member:
         for work in works:
             work.done()
         return problem
+
+
+class _Message:
+    """An operation of point to point of ``member``, which has ``timeout_s`` from when somebody waits for it."""
+
+    question: int
+
+    def __init__(self, member: Member, timeout_s: float) -> None:
+        self._member = member
+        self._timeout_s = timeout_s
+        self.look = member.look
+
+    def waited(self, timeout_ms: float) -> None:
+        """``timeout_ms``: what whoever waits says, -1 for nothing."""
+        timeout_s = self._timeout_s if timeout_ms < 0 else timeout_ms / 1000
+        self._member.waited(self.question, timeout_s)
 
 
 def _ranks_given(frame: types.FrameType | None) -> list[int]:

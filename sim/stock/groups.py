@@ -6,6 +6,7 @@ the link between the two has carried it; what nobody waits for yet is kept until
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import Any
 
@@ -16,7 +17,7 @@ from squall.model.events.waiting import wait_graph
 from squall.real.rpc.message_type import MessageType
 from squall.real.tracing import OPERATION_ENDED, OPERATION_STARTED
 from squall.sim.scripts.call import Call
-from squall.sim.scripts.collectives import too_late
+from squall.sim.scripts.collectives import BYTES, too_late
 from squall.sim.scripts.findings import Findings
 from squall.sim.scripts.ledger import MismatchError
 from squall.sim.stock.ahead import When
@@ -26,6 +27,8 @@ from squall.sim.stock.memory_file import LentFile
 from squall.sim.stock.waits import Operation
 from squall.sim.stock.worker import NativeWorker
 from squall.sim.world.pieces import POINT_TO_POINT, Connections, Tag
+
+_ABORTED = "Application timeout caused pair closure"
 
 
 class Groups:
@@ -42,7 +45,7 @@ class Groups:
         self.operations = 0
         #: how many pieces and notices were sent
         self.sent = 0
-        for word in ("new", "join", "do", "leave"):
+        for word in ("new", "join", "do", "wait", "leave"):
             cluster.answers[f"group {word}"] = getattr(self, f"_{word}")
         cluster.on_gone.append(self._end)
 
@@ -94,7 +97,7 @@ class Groups:
         def late() -> None:
             come = [group.ranks[each] for each in sorted(group.joining)]
             there = f"ranks {come} of {group.size} have come to {group.ledger.of}"
-            self.stall = Stall("error", [there, *self._cluster.waits()])
+            self._stall(Stall("error", [there, *self._cluster.waits()]))
             del group.joining[rank]
             text = (
                 f"Gloo connectFullMesh failed: after {timeout_s:g} s only "
@@ -144,20 +147,24 @@ class Groups:
             len(data) + (0 if lent is None else lent[1]) for data, lent in pieces.values()
         )
         worker.tracer.emit(OPERATION_STARTED, number, rank, *named(tag), size_bytes)
+        gives, takes = parts or ((), ())
+        is_message = tag[0] == POINT_TO_POINT
+        kind = ("send" if pieces else "recv") if is_message else tag[0]
+        now_s = runtime.now()
+        call = Call(
+            group.ranks[rank], rank, kind, tag[1], agreed, place, now_s, gives, takes, names
+        )
         if tag[0] not in NOT_NOTED:
-            gives, takes = parts or ((), ())
-            now_s = runtime.now()
-            call = Call(
-                group.ranks[rank], rank, *named(tag), agreed, place, now_s, gives, takes, names
-            )
             self._note(group, call)
-        type = MessageType.SEND if tag[0] == POINT_TO_POINT else MessageType.COLLECTIVE
+        type = MessageType.SEND if is_message else MessageType.COLLECTIVE
         for dst, (data, lent) in pieces.items():
-            group.send(rank, dst, type, tag, data, files[lent])
+            piece = group.send(rank, dst, type, tag, data, files[lent])
+            if is_message:
+                group.sends[rank, dst, tag, piece.at] = group.ledger.known(call)
         for src in tells:
             group.send(rank, src, MessageType.NOTICE, tag)
         wait = Wait(
-            worker, question, rank, tag, list(wants), list(readers), timeout_s, runtime.now()
+            worker, question, rank, tag, list(wants), list(readers), timeout_s, runtime.now(), call
         )
         for src in wants:
             self._fetch(group, wait, src)
@@ -179,7 +186,23 @@ class Groups:
         if (gone := group.gone(wait)) is not None:
             self._cut_off(group, wait, gone)
             return
-        wait.timer = runtime.call_later(timeout_s, lambda: self._late(group, wait))
+        self._limit(group, wait, timeout_s)
+
+    def _wait(
+        self, worker: NativeWorker, question: int, number: int, asked: int, timeout_s: float
+    ) -> None:
+        """Somebody waits for a message, unless it is over."""
+        group = self._groups[number]
+        for wait in group.waits:
+            if (wait.worker, wait.question) == (worker, asked) and wait.timer is None:
+                self._limit(group, wait, timeout_s)
+
+    def _limit(self, group: Group, wait: Wait, timeout_s: float) -> None:
+        wait.timeout_s = timeout_s
+        if timeout_s < math.inf:
+            wait.timer = self._cluster.runtime.call_later(
+                timeout_s, lambda: self._late(group, wait)
+            )
 
     def _note(self, group: Group, call: Call) -> None:
         """Raises FoundError for what does not go together, unless the run is to go on."""
@@ -223,8 +246,19 @@ class Groups:
         if not senders:
             del group.senders[wait.rank, wait.tag]
         wait.wants.remove(wanted)
+        if wait.tag[0] == POINT_TO_POINT:
+            self._compare(
+                group, wait, group.sends.pop((src, wait.rank, wait.tag, wait.got[src].at))
+            )
         if wanted == ANY:
             group.send(wait.rank, src, MessageType.NOTICE, wait.tag)
+
+    def _compare(self, group: Group, wait: Wait, sent: Call) -> None:
+        """Raises FoundError for a message of another size than its receiver has room for, unless the run is to go on."""
+        if sent.agreed[BYTES] != wait.call.agreed[BYTES]:
+            about = f"a message of {group.ledger.of} with tag {sent.sequence}"
+            text = f"{about} differs in {BYTES}: {sent}; {group.ledger.known(wait.call)}"
+            self._findings.note("mismatch", text)
 
     def notice(self, group: Group, tag: Tag, src: int, dst: int) -> None:
         """A member learns that another one waits for what it sends."""
@@ -258,6 +292,8 @@ class Groups:
 
     def _fail(self, group: Group, wait: Wait, text: str) -> None:
         self._close(group, wait, text)
+        if wait.tag[0] not in NOT_NOTED:
+            group.ledger.give_up(wait.tag[1], group.ranks[wait.rank])
         self._cluster.ahead.forget(wait.worker, wait.question)
         self._cluster.answer(wait.worker, wait.question, (text, {}))
 
@@ -269,17 +305,37 @@ class Groups:
             wait.timer.cancel()
 
     def _cut_off(self, group: Group, wait: Wait, peer: int, timed_out: bool = False) -> None:
-        if self.stall is None and group.members[peer].ending:
-            self.stall = Stall("error", [_ended(group.members[peer])])
-        self._fail(group, wait, _timed_out(peer) if timed_out else _closed(peer))
+        if self.stall is None and (end := self._end_of(group, peer)):
+            where = f" ({wait.call.place.partition(': ')[0]})" if wait.call.place else ""
+            waited = f"{wait.worker.known_as} waits for {_awaited(group, wait, [peer])}{where}"
+            self.stall = Stall("error", [f"{waited}; {end}"])
+        if wait.rank in group.aborted:
+            text = _ABORTED
+        else:
+            text = _timed_out(peer) if timed_out else _closed(peer)
+        self._fail(group, wait, text)
+
+    def _end_of(self, group: Group, member: int) -> str:
+        """How a member has ended, "" if it has not."""
+        worker = group.members[member]
+        if worker.ending or group.ranks[member] not in group.ledger.left:
+            return _ended(worker) if worker.ending else ""
+        return f"{worker.known_as} has left the process group"
 
     def _late(self, group: Group, wait: Wait) -> None:
         now_s = self._cluster.runtime.now()
         if self._stalled_s != now_s:  # what others wait for that are late, too, is told with it
             self._stalled_s = now_s
-            self.stall = self._stalled()
+            self._stall(self._stalled())
         what = "recv" if wait.wants else "send"
         self._fail(group, wait, too_late(what, wait.timeout_s))
+        self._abort(group, wait.rank)
+
+    def _abort(self, group: Group, rank: int) -> None:
+        """As gloo does with what else a member of a group waits for when an operation has run into its limit."""
+        group.abort(rank)
+        for wait in [each for each in group.waits if each.rank == rank]:
+            self._fail(group, wait, _ABORTED)
 
     def _end(self, worker: NativeWorker) -> None:
         """A process has ended, with its connections."""
@@ -305,7 +361,8 @@ class Groups:
                 if ANY in wanted:
                     wanted = [member for member in group.members if member != wait.rank]
                 members = [(member, group.members[member]) for member in wanted]
-                operation = Operation(_awaited(group, wait, wanted), wait.since_s, members)
+                what, place = _awaited(group, wait, wanted), wait.call.place.partition(": ")[0]
+                operation = Operation(what, wait.since_s, members, place)
                 found.setdefault(wait.worker, []).append(operation)
         return found
 
@@ -330,7 +387,10 @@ class Groups:
     def _miss(self, group: Group) -> None:
         """Whether a member has left without a call of others."""
         if missed := group.ledger.missed():
-            self.stall = Stall("mismatch", [missed])
+            self._stall(Stall("mismatch", [missed]))
+
+    def _stall(self, stall: Stall) -> None:
+        self.stall = stall.after(self.stall)
 
     def _left(self, group: Group, rank: int) -> None:
         """What it has sent still arrives, before its end is seen."""
@@ -341,6 +401,7 @@ class Groups:
 
     def lost(self, group: Group, member: int, peer: int, timed_out: bool) -> None:
         """A member has learned that its connection to another one has ended."""
+        group.forget(peer, member)
         for wait in [each for each in group.waits if each.rank == member]:
             if group.gone(wait) is not None:
                 self._cut_off(group, wait, peer, timed_out)

@@ -19,6 +19,8 @@ class Operation(NamedTuple):
     what: str
     since_s: float
     members: list[tuple[int, NativeWorker]]
+    #: the user's line that has begun it, "" if that is not known
+    place: str = ""
 
 
 #: a thread of a process, or a call
@@ -73,8 +75,12 @@ class Waits:
             noted=self._noted,
         )
         operations = self._operations.get(worker, [])
-        if thread.is_main and operations and plain.kind == "thing":
-            return self._in_group(plain, operations[0])
+        if operations and plain.kind == "thing":
+            # Which one a thread waits for its line says, where that has begun it; else it is the main thread.
+            own = [each for each in operations if thread.place and each.place == thread.place]
+            own = own or [each for each in operations[:1] if thread.is_main]
+            if own:
+                return self._in_group(plain, own[0])
         if thread.reading.call is not None or plain.kind == "future":
             return self._calling(plain, worker, thread)
         return ended_by(plain, thread.reading, lambda end: self._end(worker, end))

@@ -9,6 +9,7 @@ reset, or whose other end has gone, stays so.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -78,8 +79,8 @@ class Connections(Generic[C]):
         self._receiver = receiver
         self._places = places
         self._members = {place: member for member, place in places.items()}
-        #: the two ends of those that have ended, each as it has learned
-        self._ended: set[tuple[int, int]] = set()
+        #: the two ends of those that have ended, each as it has learned, the first first
+        self._ended: dict[tuple[int, int], None] = {}
         self._sent: Counter[tuple[int, int, Tag]] = Counter()
         #: what has come of point to point, and what of it was too early
         self._come: Counter[tuple[int, int, Tag]] = Counter()
@@ -105,9 +106,20 @@ class Connections(Generic[C]):
         elif not self._network.has_vanished(self._store, place):
             self._network.detach(self._store, place)
 
+    def abort(self, member: int) -> None:
+        """At its end, for good: it learns nothing more, and what it has to send again is not sent. Others learn of it
+        after what else happens at this instant."""
+        self._ended |= {(member, peer): None for peer in self._places if peer != member}
+        self._network.runtime.call_later(0.0, lambda: self.close(member)).worker = None
+
     def ended(self, member: int, peer: int) -> bool:
         """Whether ``member`` has learned that its connection to ``peer`` has ended."""
         return (member, peer) in self._ended
+
+    def first_ended(self, member: int, peers: Sequence[int]) -> int | None:
+        """Of ``peers`` the one whose end it has learned of first; None if of none."""
+        found = (peer for at, peer in self._ended if at == member and peer in peers)
+        return next(found, None)
 
     def send(
         self,
@@ -174,5 +186,5 @@ class Connections(Generic[C]):
     def _lost(self, member: int, place: int, reason: str, ended: int | None = None) -> None:
         peer = self._members[place]
         if not self.ended(member, peer):
-            self._ended.add((member, peer))
+            self._ended[member, peer] = None
             self._receiver.lost(member, peer, timed_out=not reason)

@@ -25,12 +25,14 @@ pytestmark = pytest.mark.usefixtures("compiled_engine")
 
 FOLDER = Path(__file__).parent / "groups"
 SCRIPTS = {
+    "after_limits": 3,
     "bits": 3,
     "collectives": 3,
     "ddp_beside_rpc": 4,
     "ends_and_limits": 2,
     "large": 3,
     "order": 2,
+    "parts": 3,
     "pipelines": 4,
     "point_to_point": 3,
     "profiled": 3,
@@ -39,6 +41,8 @@ SCRIPTS = {
 }
 #: of which the port lacks DistributedDataParallel, and a profiler's events
 ON_BOTH = SCRIPTS.keys() - {"ddp_beside_rpc", "profiled"}
+#: which catches the errors of what no time limit would have been long enough for
+CAUGHT = "ends_and_limits"
 
 
 @pytest.mark.deep("starts processes of PyTorch again and again")
@@ -50,7 +54,7 @@ def test_a_script_prints_what_stock_pytorch_prints(name: str) -> None:
             *("run", str(FOLDER / f"{name}.py"), "--workers", str(SCRIPTS[name])),
             *("--engine", "torch", "--seed", seed, "--no-check", "--allow-unchecked", "--json"),
         )
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == (name == CAUGHT), done.stderr
         expected = (FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
         shown = set(done.stderr.splitlines())
         assert [line for line in expected if line not in shown] == []
@@ -311,6 +315,164 @@ def test_who_waits_for_whom_is_told_of_what_cannot_end(
     assert run.stall is not None and run.outcome == run.stall.outcome == outcome
     lines = "\n".join(run.stall.lines)
     assert told in lines and "script.py:8" in lines
+
+
+#: messages that another size of is expected
+MESSAGES = (
+    "dist.recv(torch.ones(5), 0) if rank else dist.send(torch.ones(3), 1)",
+    "dist.recv(torch.ones(3)) if rank else dist.send(torch.ones(5), 1)",
+    "[each.wait() for each in dist.batch_isend_irecv([dist.P2POp((dist.isend, dist.irecv)[rank], torch.ones(n), 1 - rank) "
+    "for n in ((3, 5), (5, 3))[rank]])]",
+)
+
+
+@pytest.mark.parametrize("calls", MESSAGES)
+def test_a_message_of_another_size_is_told_of_with_both_lines(tmp_path: Path, calls: str) -> None:
+    """What has as many bytes gloo takes for what the receiver says that they are."""
+    script = tmp_path / "script.py"
+    as_many = "dist.recv(values.to(torch.int32)) if rank else dist.send(values, 1)"
+    script.write_text(MISMATCH.format(calls=f"{as_many}\n{calls}"), encoding="utf-8")
+    run = run_file(script, workers=2, engine="torch", stdout=io.StringIO(), stderr=io.StringIO())
+    assert run.outcome == "mismatch"
+    (told,) = run.found["mismatch"]
+    assert told.startswith(
+        "a message of the default process group with tag 0 differs in bytes: rank 0 calls send("
+    )
+    assert "; rank 1 calls recv(type torch.float32, elements " in told
+    assert told.count("script.py:9: ") == 2
+
+
+LOCKED = """
+import threading, time
+lock, other = threading.Lock(), dist.new_group([0, 1])
+
+def beside():
+    with lock:
+        dist.all_reduce(torch.ones(2), group=other)
+
+thread = threading.Thread(target=beside)
+if rank == 0:
+    thread.start()
+    time.sleep(0.5)
+with lock:
+    dist.all_reduce(values)
+if rank == 1:
+    thread.start()
+"""
+
+
+def test_a_lock_that_is_held_over_a_collective_of_another_thread_is_part_of_the_circle(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(MISMATCH.format(calls=LOCKED), encoding="utf-8")
+    run = run_file(script, workers=2, engine="torch", stdout=io.StringIO(), stderr=io.StringIO())
+    assert run.stall is not None and run.outcome == "deadlock"
+    assert run.stall.lines[0] == (
+        "deadlock: thread `Thread-1 (beside)` on rank 0 holds `lock` (script.py:13) and waits for rank 1 to call `all_reduce` "
+        "(script.py:14); rank 1 waits for rank 0 to call `all_reduce` (script.py:21); rank 0 waits for `lock` (script.py:20)"
+    )
+
+
+CATCHING = """
+import datetime, os, time
+import torch
+import torch.distributed as dist
+
+limit = datetime.timedelta(seconds=2)
+dist.init_process_group("gloo", timeout=limit)
+rank, values = dist.get_rank(), torch.ones(4)
+try:
+    {calls}
+except RuntimeError:
+    print("went on", flush=True)
+{then}
+"""
+#: what a script does and catches: how the run ends, and what is told of it
+CAUGHT_STALLS = {
+    ("dist.recv(values, 1 - rank)", ""): (
+        "deadlock",
+        "rank 0 waits for a message of rank 1 with tag 0",
+    ),
+    ("rank or dist.all_reduce(values)", "os._exit(0)"): (
+        "mismatch",
+        "rank 1 leaves the group without it",
+    ),
+    ("dist.all_reduce(values); rank or dist.barrier()", ""): (
+        "mismatch",
+        "rank 1 leaves the group without it",
+    ),
+    ("rank and time.sleep(3); dist.all_reduce(values)", ""): (
+        "ok",
+        "hang: rank 0 waits for rank 1 to call `all_reduce` (script.py:10)",
+    ),
+    # It forms another group, and has no mind to come back to what was too late.
+    (
+        "rank and time.sleep(3) or rank or dist.all_reduce(values)",
+        "dist.destroy_process_group(); time.sleep(1)\n"
+        "dist.init_process_group('gloo', timeout=limit); dist.all_reduce(values)",
+    ): ("ok", "hang: rank 0 waits for rank 1 to call `all_reduce` (script.py:10)"),
+}
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("script", CAUGHT_STALLS)
+def test_what_a_script_catches_is_told(
+    tmp_path: Path, script: tuple[str, str], engine: EngineName
+) -> None:
+    """And is wrong all the same where no time limit would have been long enough."""
+    file = tmp_path / "script.py"
+    calls, then = script
+    file.write_text(CATCHING.format(calls=calls, then=then), encoding="utf-8")
+    options = ("--workers", "2", "--engine", engine, "--allow-unchecked")
+    done = squall("run", str(file), *options)
+    outcome, told = CAUGHT_STALLS[script]
+    assert "went on" in done.stdout and f"outcome        {outcome} " in done.stdout
+    assert "why an operation of a process group failed:" in done.stdout and told in done.stdout
+    assert done.returncode == (outcome in ("deadlock", "mismatch"))
+
+
+SUBGROUP = """
+group = dist.new_group([1, 2])
+if rank:
+    {calls}
+"""
+
+
+@pytest.mark.parametrize(
+    ("calls", "told"),
+    [
+        (
+            "dist.broadcast(values, rank, group=group)",
+            "rank 1 calls broadcast(|root 1|rank 2 calls broadcast(|root 2",
+        ),
+        (
+            "rank == 2 or dist.barrier(group=group)",
+            "rank 1 calls barrier()|; rank 2 leaves the group without it",
+        ),
+        (
+            "rank == 1 or dist.recv(values, 1, group=group)",
+            "rank 2 waits for a message of rank 1 with tag 0",
+        ),
+    ],
+)
+def test_ranks_are_those_of_the_first_group(tmp_path: Path, calls: str, told: str) -> None:
+    script = tmp_path / "script.py"
+    then = "\ndist.destroy_process_group()"
+    script.write_text(MISMATCH.format(calls=SUBGROUP.format(calls=calls) + then), encoding="utf-8")
+    run = run_file(script, workers=3, engine="torch", stdout=io.StringIO(), stderr=io.StringIO())
+    stall = [] if run.stall is None else run.stall.lines
+    text = "; ".join([*run.found.get("mismatch", []), *stall])
+    assert [each for each in told.split("|") if each not in text] == [], text
+
+
+def test_who_waits_for_a_member_that_has_left_is_told(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    calls = "dist.recv(values, 1) if rank == 0 else dist.destroy_process_group()"
+    script.write_text(MISMATCH.format(calls=calls), encoding="utf-8")
+    run = run_file(script, workers=2, engine="torch", stdout=io.StringIO(), stderr=io.StringIO())
+    waits = "rank 0 waits for a message of rank 1 with tag 0 (script.py:8)"
+    assert run.stall == ("error", [f"{waits}; rank 1 has left the process group"])
 
 
 def test_a_run_may_go_on_after_a_mismatch(tmp_path: Path, engine: EngineName) -> None:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from squall.model.checks.scripts import left_behind
 from squall.model.events.names import in_words, number_of, type_named
-from squall.model.events.run import DIED, EXITED, WRONG_GROUPS
+from squall.model.events.run import DIED, EXITED, NOT_CHECKED, WRONG_GROUPS
 from squall.model.events.waiting import to_json as graph_json
 from squall.model.one_process.reference import GradientSummary
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
@@ -234,8 +234,9 @@ def _failures(run: Run) -> list[RenderableType]:
     for outcome, texts in run.found.items():
         parts.append(Text(f"{WRONG_GROUPS[outcome]}:", style="bold red"))
         parts.append(_indented(_first(texts)))
-    if run.stall is not None and not run.ok:
-        parts.append(Text("why an operation of a process group failed:", style="bold red"))
+    if run.stall is not None and run.stall.lines:
+        style = "bold" if run.outcome in ("ok", NOT_CHECKED) else "bold red"
+        parts.append(Text("why an operation of a process group failed:", style=style))
         parts.append(_indented(run.stall.lines))
     if run.waits:
         parts.append(Text("nothing can happen any more:", style="bold red"))

@@ -35,7 +35,7 @@ class GroupMessages:
         self._store = store
         self._name = name
         self._size = len(ranks)
-        self.ledger = Ledger(of, len(ranks))
+        self.ledger = Ledger(of, ranks)
         places = dict(enumerate(ranks))
         own = Store(network.runtime)  # members of several groups are at the same places
         self._connections: Connections[_Given] = Connections(network, own, self, places)

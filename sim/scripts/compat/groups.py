@@ -27,7 +27,7 @@ from squall.real.tracing import OPERATION_ENDED, OPERATION_STARTED
 from squall.real.worker import current_worker
 from squall.sim.scripts.call import Call
 from squall.sim.scripts.call_names import Registered, names
-from squall.sim.scripts.collectives import Operation, Operations, too_late
+from squall.sim.scripts.collectives import Operation, Operations, Values, too_late
 from squall.sim.scripts.compat import stores
 from squall.sim.scripts.compat.group_messages import (
     DEFAULT,
@@ -132,7 +132,7 @@ class Group:
         except StoreTimeoutError:
             process = current_process_or_none()
             if process is not None:
-                process.group.stall = process.group.stall or stalled(process.group.runtime)
+                process.group.stall = stalled(process.group.runtime).after(process.group.stall)
             what = "send" if f"/{NOTICED}/" in key else "recv"
             raise RuntimeError(too_late(what, timeout_s)) from None
 
@@ -161,7 +161,7 @@ class Group:
     def _miss(self, process: SimProcess) -> None:
         """Whether a member has left by itself without a call of others."""
         if missed := self.messages.ledger.missed():
-            process.group.stall = Stall("mismatch", [missed])
+            process.group.stall = Stall("mismatch", [missed]).after(process.group.stall)
 
     def begin(
         self, operation: Operation, tag: Tag, timeout_s: float | None = None
@@ -180,17 +180,25 @@ class Group:
         for member in operation.tells:
             self.messages.notice(self._rank, member, tag)
 
+        def received() -> Values:
+            values = {
+                src: self.take(src, key(self._rank, SENT, src, tag), timeout_s)
+                for src in operation.wants
+            }
+            for dst in operation.readers:
+                self.take(dst, key(self._rank, NOTICED, dst, tag), timeout_s)
+            if own is not None:
+                values[self._rank] = own
+            return dict(sorted(values.items()))
+
         def end() -> list[Tensor]:
             with begun, torch.no_grad():
-                values = {
-                    src: self.take(src, key(self._rank, SENT, src, tag), timeout_s)
-                    for src in operation.wants
-                }
-                for dst in operation.readers:
-                    self.take(dst, key(self._rank, NOTICED, dst, tag), timeout_s)
-                if own is not None:
-                    values[self._rank] = own
-                operation.finish(dict(sorted(values.items())))
+                try:
+                    values = received()
+                except RuntimeError:
+                    self.messages.ledger.give_up(number, self.ranks[self._rank])
+                    raise
+                operation.finish(values)
             return operation.outputs
 
         return end

@@ -49,6 +49,15 @@ def sparse():
     return values.to_dense().tolist()
 
 
+def scattered():
+    try:
+        dist.reduce_scatter_tensor(torch.zeros(2), torch.ones(2 * size + 1))
+    except RuntimeError as error:
+        return (
+            str(error).partition("Check failed: ")[2].strip()
+        )  # stock says the time and a line before
+
+
 dist.init_process_group("gloo")
 rank, size = dist.get_rank(), dist.get_world_size()
 for op in ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR"):
@@ -56,7 +65,7 @@ for op in ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR"):
         for root in (None, 1):
             say(f"{op} {dtype} {root}", partial(reduced, getattr(ReduceOp, op), dtype, root))
 say("premul", lambda: dist.all_reduce(torch.ones(1), op=dist._make_nccl_premul_sum(2.0)))
-for call in (uneven, other_type, sparse):
+for call in (uneven, other_type, sparse, scattered):
     say(call.__name__, call)
 for shape in ((2 * size,), (size, 2)):
     say(f"gathered {len(shape)}", partial(gathered, shape))
