@@ -17,6 +17,8 @@ from squall.sim.world.pieces import POINT_TO_POINT
 
 #: in what the two calls of a message have to agree: gloo takes the bytes for what the receiver says that they are
 BYTES = "bytes"
+#: what gloo says of an operation once another one of that member has run into its limit
+ABORTED = "Application timeout caused pair closure"
 #: by member: what it has given this one
 Values = dict[int, list[Tensor]]
 

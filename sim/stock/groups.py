@@ -17,7 +17,7 @@ from squall.model.events.waiting import wait_graph
 from squall.real.rpc.message_type import MessageType
 from squall.real.tracing import OPERATION_ENDED, OPERATION_STARTED
 from squall.sim.scripts.call import Call
-from squall.sim.scripts.collectives import BYTES, too_late
+from squall.sim.scripts.collectives import ABORTED, BYTES, too_late
 from squall.sim.scripts.findings import Findings
 from squall.sim.scripts.ledger import MismatchError
 from squall.sim.stock.ahead import When
@@ -27,8 +27,6 @@ from squall.sim.stock.memory_file import LentFile
 from squall.sim.stock.waits import Operation
 from squall.sim.stock.worker import NativeWorker
 from squall.sim.world.pieces import POINT_TO_POINT, Connections, Tag
-
-_ABORTED = "Application timeout caused pair closure"
 
 
 class Groups:
@@ -310,7 +308,7 @@ class Groups:
             waited = f"{wait.worker.known_as} waits for {_awaited(group, wait, [peer])}{where}"
             self.stall = Stall("error", [f"{waited}; {end}"])
         if wait.rank in group.aborted:
-            text = _ABORTED
+            text = ABORTED
         else:
             text = _timed_out(peer) if timed_out else _closed(peer)
         self._fail(group, wait, text)
@@ -335,7 +333,7 @@ class Groups:
         """As gloo does with what else a member of a group waits for when an operation has run into its limit."""
         group.abort(rank)
         for wait in [each for each in group.waits if each.rank == rank]:
-            self._fail(group, wait, _ABORTED)
+            self._fail(group, wait, ABORTED)
 
     def _end(self, worker: NativeWorker) -> None:
         """A process has ended, with its connections."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -40,6 +41,8 @@ class GroupMessages:
         own = Store(network.runtime)  # members of several groups are at the same places
         self._connections: Connections[_Given] = Connections(network, own, self, places)
         self._opened = 0
+        #: by receiver and sender: what has come and nobody has read, which ends with the connection
+        self._unread: defaultdict[tuple[int, int], dict[str, None]] = defaultdict(dict)
 
     def open(self, member: int) -> None:
         """By the member's process."""
@@ -50,6 +53,12 @@ class GroupMessages:
 
     def close(self, member: int) -> None:
         self._connections.close(member)
+
+    def abort(self, member: int) -> None:
+        """At its end, for good: what it waits for does not come."""
+        self._connections.abort(member)
+        for peer in range(self._size):
+            self.lost(member, peer, timed_out=True)
 
     def send(self, src: int, dst: int, tag: Tag, tensors: list[Tensor]) -> int:
         """What one member gives another: how many bytes."""
@@ -75,9 +84,19 @@ class GroupMessages:
         number = 1  # of a collective there is one
         if tag[0] == POINT_TO_POINT:
             number = self._store.add(f"{dst}/{what}/{src}/{tag[1]}", 1)
-        self._store.set(key(dst, what, src, tag, number), value)
+        name = key(dst, what, src, tag, number)
+        self._store.set(name, value)
+        if what == SENT:
+            self._unread[dst, src][name] = None
+
+    def forget(self, dst: int, src: int, name: str) -> None:
+        """It has been read."""
+        self._unread[dst, src].pop(name, None)
+        self._store.delete(name)
 
     def lost(self, member: int, peer: int, timed_out: bool) -> None:
+        for name in [*self._unread[member, peer]]:
+            self.forget(member, peer, name)
         self._store.set(f"{member}/gone/{peer}", True)
 
 

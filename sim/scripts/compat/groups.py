@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -27,7 +28,7 @@ from squall.real.tracing import OPERATION_ENDED, OPERATION_STARTED
 from squall.real.worker import current_worker
 from squall.sim.scripts.call import Call
 from squall.sim.scripts.call_names import Registered, names
-from squall.sim.scripts.collectives import Operation, Operations, Values, too_late
+from squall.sim.scripts.collectives import ABORTED, Operation, Operations, Values, too_late
 from squall.sim.scripts.compat import stores
 from squall.sim.scripts.compat.group_messages import (
     DEFAULT,
@@ -48,6 +49,8 @@ from squall.sim.world.stuck import stalled
 
 _GROUPS, _REGISTERED = "process groups", "registered"
 DEFAULT_TIMEOUT_S = 1800.0
+#: seconds after which an operation ends whose limit somebody else has
+NEVER = math.inf
 #: a key of what a member waits for, and in words
 _AWAITED = re.compile(r"\d+/(?P<what>\w+)/\d+/(?P<kind>\w+)/(?P<number>\d+)/\d+$")
 _OF_MESSAGES = {SENT: "a message of {} with tag {}", NOTICED: "{} to receive with tag {}"}
@@ -78,6 +81,8 @@ class Group:
         self.backend = backend
         self.timeout_s = timeout_s
         self._number = 0
+        #: whether an operation has run into its limit
+        self.is_aborted = False
         #: messages received from a member by its name, before anybody asked for "any"
         self.taken: dict[tuple[int, int], int] = {}
         self.seen: dict[int, int] = {}
@@ -124,22 +129,33 @@ class Group:
     def from_member(self, member: int, key: str, timeout_s: float | None = None) -> Any:
         """What has come from a member, or is there of it, under ``key``. Raises RuntimeError if it does not come in
         time, which is the group's by default, or the member has gone."""
-        timeout_s = self.timeout_s if timeout_s is None else timeout_s
+        return self.awaited(key, timeout_s, member)
+
+    def awaited(self, key: str, timeout_s: float | None, member: int | None = None) -> Any:
+        """The same of whoever it is if ``member`` is None."""
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
+        unless = None if member is None else f"{self._rank}/gone/{member}"
         try:
-            return self.store.get(key, timeout_s, unless=f"{self._rank}/gone/{member}")
+            return self.store.get(key, None if limit_s == NEVER else limit_s, unless=unless)
         except StoreClosedError:
+            assert member is not None
             raise self._closed(member) from None
         except StoreTimeoutError:
-            process = current_process_or_none()
-            if process is not None:
-                process.group.stall = stalled(process.group.runtime).after(process.group.stall)
-            what = "send" if f"/{NOTICED}/" in key else "recv"
-            raise RuntimeError(too_late(what, timeout_s)) from None
+            raise self.late("send" if f"/{NOTICED}/" in key else "recv", limit_s) from None
+
+    def late(self, what: str, limit_s: float | None) -> RuntimeError:
+        """What to raise as a ``send`` or ``recv`` operation has run into its limit."""
+        process = current_process_or_none()
+        if process is not None:
+            process.group.stall = stalled(process.group.runtime).after(process.group.stall)
+        self.is_aborted = True
+        self.messages.abort(self._rank)
+        return RuntimeError(too_late(what, limit_s or self.timeout_s))
 
     def take(self, member: int, key: str, timeout_s: float | None = None) -> Any:
         """As :meth:`from_member`, and it is forgotten."""
         value = self.from_member(member, key, timeout_s)
-        self.store.delete(key)
+        self.messages.forget(self._rank, member, key)
         return value
 
     def check_there(self, member: int) -> None:
@@ -148,6 +164,8 @@ class Group:
             raise self._closed(member)
 
     def _closed(self, member: int) -> RuntimeError:
+        if self.is_aborted:
+            return RuntimeError(ABORTED)
         own, other = self.ranks[self._rank], self.ranks[member]
         return RuntimeError(f"[Rank {own}] Connection closed by peer (rank {other})")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -13,9 +14,9 @@ from torch.distributed import distributed_c10d
 from squall.real.future import Future
 from squall.real.runtime import current_task
 from squall.sim.scripts.compat.group_messages import ARRIVED, NOTICED, SENT, key
-from squall.sim.scripts.compat.groups import Group, copied, resolve
+from squall.sim.scripts.compat.groups import NEVER, Group, copied, resolve
 from squall.sim.scripts.compat.rebound import known, member_meant, rebound
-from squall.sim.scripts.compat.work import Work, in_background
+from squall.sim.scripts.compat.work import Message, Work, in_background
 from squall.sim.scripts.moved import put
 from squall.sim.world.pieces import POINT_TO_POINT
 from squall.sim.world.scheduler import SimRuntime
@@ -41,18 +42,18 @@ def _send(own: Group, tensors: list[Tensor], to: int, tag: int) -> Work:
     def end() -> list[Tensor]:
         """Its receiver has come, as gloo's sends wait for that."""
         with begun or post_late(own, to, tag, tensor, version, before, posted):
-            own.take(to, awaited)
+            own.take(to, awaited, NEVER)
         return tensors
 
-    return in_background(end, until_waited=True)
+    return in_background(end, Message(own.timeout_s, partial(own.late, "send")))
 
 
 def _recv(own: Group, tensors: list[Tensor], source: int | None, tag: int) -> Work:
     def end() -> list[Tensor]:
-        _receive(own, tensors[0], source, tag)
+        _receive(own, tensors[0], source, tag, NEVER)
         return tensors
 
-    return in_background(end, until_waited=True)
+    return in_background(end, Message(own.timeout_s, partial(own.late, "recv")))
 
 
 def _recv_anysource(own: Group, tensors: list[Tensor], tag: int) -> Work:
@@ -77,8 +78,10 @@ def recv(
     return _receive(own, tensor, source, tag)
 
 
-def _receive(own: Group, tensor: Tensor, source: int | None, tag: int) -> int:
-    sender, sent = _collect(own, source, tag)
+def _receive(
+    own: Group, tensor: Tensor, source: int | None, tag: int, timeout_s: float | None = None
+) -> int:
+    sender, sent = _collect(own, source, tag, timeout_s)
     with torch.no_grad():
         put([tensor], sent)
     return own.ranks[sender]
@@ -110,17 +113,19 @@ def post_late(
         posted.mark_completed(None)
 
 
-def _collect(own: Group, source: int | None, tag: int) -> tuple[int, Any]:
+def _collect(
+    own: Group, source: int | None, tag: int, timeout_s: float | None
+) -> tuple[int, list[Tensor]]:
     me = own.rank()
     if source is not None:
         own.taken[source, tag] = own.taken.get((source, tag), 0) + 1
-        return source, _fetch(own, source, tag)
+        return source, _fetch(own, source, tag, timeout_s)
     while True:
         place = own.seen[tag] = own.seen.get(tag, 0) + 1
         arrived = key(me, ARRIVED, -1, (POINT_TO_POINT, tag), place)
-        sender = own.store.get(arrived, own.timeout_s)
+        sender = own.awaited(arrived, timeout_s)
         if own.taken.get((sender, tag), 0) == 0:
-            return sender, _fetch(own, sender, tag)
+            return sender, _fetch(own, sender, tag, timeout_s)
         own.taken[sender, tag] -= 1
 
 
@@ -133,12 +138,12 @@ def _from_anybody(thread: Thread, frame: FrameType) -> Reading | None:
     return Reading("collective", what, "nobody sends one")
 
 
-def _fetch(own: Group, source: int, tag: int) -> Any:
+def _fetch(own: Group, source: int, tag: int, timeout_s: float | None) -> Any:
     number = own.received[source, tag] = own.received.get((source, tag), 0) + 1
     awaited = key(own.rank(), SENT, source, (POINT_TO_POINT, tag), number)
     with own.operation("recv", tag, 0):
         own.messages.notice(own.rank(), source, (POINT_TO_POINT, tag))
-        return own.take(source, awaited)
+        return own.take(source, awaited, timeout_s)
 
 
 class P2POp(distributed_c10d.P2POp):

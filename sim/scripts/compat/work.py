@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -15,22 +15,33 @@ from squall.sim.scripts.made import note, over
 from squall.sim.world.stack_reading import works
 
 
-class Work:
-    """What an asynchronous collective returns. ``until_waited``: it does not say that it is over before
-    somebody has waited for it, as gloo's sends and receives."""
+class Message(NamedTuple):
+    """One from point to point: how long it may take once somebody waits for it, and what to raise then."""
 
-    def __init__(self, future: Future[Any], task: Task, until_waited: bool = False) -> None:
+    limit_s: float
+    late: Callable[[float | None], RuntimeError]
+
+
+class Work:
+    """What an asynchronous collective returns, or a message: that does not say that it is over before somebody has
+    waited for it, and its limit counts from there."""
+
+    def __init__(self, future: Future[Any], task: Task, message: Message | None = None) -> None:
         """``task``: which does it."""
         self._future = future
         self.task = task
-        self._until_waited = until_waited
+        self._message = message
+        self._until_waited = message is not None
         note("operations", self)
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Blocks until done. Raises what went wrong, and RuntimeError if it takes longer than ``timeout``."""
         over(self)
-        if not self._future.block(timeout.total_seconds() if timeout else None):
-            raise RuntimeError("Operation timed out!")
+        limit_s, message = timeout.total_seconds() if timeout else None, self._message
+        if message is not None and limit_s is None:
+            limit_s = message.limit_s
+        if not self._future.block(limit_s):
+            raise RuntimeError("Operation timed out!") if message is None else message.late(limit_s)
         self._future.value()
         self._until_waited = False
         return True
@@ -56,7 +67,7 @@ class Work:
         return self._future.value()
 
 
-def in_background(action: Callable[[], Any], *, until_waited: bool = False) -> Work:
+def in_background(action: Callable[[], Any], message: Message | None = None) -> Work:
     future: Future[Any] = Future(what="a collective")
 
     def run() -> None:
@@ -69,7 +80,7 @@ def in_background(action: Callable[[], Any], *, until_waited: bool = False) -> W
             future.mark_completed(result)
 
     task = current_task().runtime.spawn(run, name="collective")
-    return Work(future, task, until_waited)
+    return Work(future, task, message)
 
 
 works(__name__, "Work.wait", lambda frame: getattr(frame.f_locals["self"].task, "id", None))
