@@ -60,8 +60,9 @@ def waiting(runtime: SimRuntime) -> list[Waiting]:
 
 def stalled(runtime: SimRuntime) -> Stall:
     """Why what the running task has waited for has not come in time."""
-    others = [task for task in runtime.tasks if task.waiting_on is not None]
-    waits = list(_Stacks(runtime).waits([runtime.running, *others]))
+    running = runtime.running
+    tasks = [task for task in runtime.tasks if task is running or task.waiting_on is not None]
+    waits = list(_Stacks(runtime).waits(tasks))
     tracer = runtime.tracer
     records = tracer.trace.records if isinstance(tracer, TraceWriter) else []
     hang = hang_of(wait_graph(records, waits))

@@ -370,7 +370,7 @@ def test_a_lock_that_is_held_over_a_collective_of_another_thread_is_part_of_the_
     assert run.stall is not None and run.outcome == "deadlock"
     assert run.stall.lines[0] == (
         "deadlock: thread `Thread-1 (beside)` on rank 0 holds `lock` (script.py:13) and waits for rank 1 to call `all_reduce` "
-        "(script.py:14); rank 1 waits for rank 0 to call `all_reduce` (script.py:21); rank 0 waits for `lock` (script.py:20)"
+        "in the process group of ranks 0 and 1 made at script.py:10 (script.py:14); rank 1 waits for rank 0 to call `all_reduce` (script.py:21); rank 0 waits for `lock` (script.py:20)"
     )
 
 

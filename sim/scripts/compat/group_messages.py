@@ -41,8 +41,11 @@ class GroupMessages:
         own = Store(network.runtime)  # members of several groups are at the same places
         self._connections: Connections[_Given] = Connections(network, own, self, places)
         self._opened = 0
-        #: by receiver and sender: what has come and nobody has read, which ends with the connection
-        self._unread: defaultdict[tuple[int, int], dict[str, None]] = defaultdict(dict)
+        #: what members wait for; and by receiver and sender what has come and nobody waits for, which gloo would not
+        #: have sent yet, so that it ends with the connection
+        self._expected: dict[tuple[int, Tag], tuple[str, dict[str, int]]] = {}
+        self._asked: set[str] = set()
+        self._unasked: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
 
     def open(self, member: int) -> None:
         """By the member's process."""
@@ -72,6 +75,33 @@ class GroupMessages:
         """Tell another member that this one waits for what it sends."""
         self._connections.send(src, dst, MessageType.NOTICE, tag, (self._name, *tag))
 
+    def expect(
+        self, member: int, tag: Tag, wants: Sequence[int], readers: Sequence[int]
+    ) -> tuple[str, dict[str, int]]:
+        """A member waits for these in a collective: the keys of what is to come, with whom it comes from, and before them the
+        one under which the store has the first of them that ends before."""
+        keys = {key(member, SENT, peer, tag): peer for peer in wants}
+        for name, peer in keys.items():
+            self.ask(member, peer, name)
+        keys |= {key(member, NOTICED, peer, tag): peer for peer in readers}
+        ended = f"{member}/ended/{tag[0]}/{tag[1]}"
+        self._expected[member, tag] = ended, keys
+        self._tell_ended(member, tag)
+        return ended, keys
+
+    def over(self, member: int, tag: Tag) -> None:
+        """It waits no longer."""
+        ended, keys = self._expected.pop((member, tag))
+        for each in (ended, *keys):
+            self.forget(each)
+
+    def _tell_ended(self, member: int, tag: Tag) -> None:
+        name, keys = self._expected[member, tag]
+        missing = [peer for each, peer in keys.items() if not self._store.check([each])]
+        ended = self._connections.first_ended(member, missing)
+        if ended is not None:
+            self._store.first(name, ended)
+
     # -- Receiver -------------------------------------------------------------------------
 
     def come(self, src: int, dst: int, piece: Piece[_Given]) -> None:
@@ -86,18 +116,27 @@ class GroupMessages:
             number = self._store.add(f"{dst}/{what}/{src}/{tag[1]}", 1)
         name = key(dst, what, src, tag, number)
         self._store.set(name, value)
-        if what == SENT:
-            self._unread[dst, src][name] = None
+        if what == SENT and name not in self._asked:
+            self._unasked[dst, src].append(name)
 
-    def forget(self, dst: int, src: int, name: str) -> None:
+    def ask(self, dst: int, src: int, name: str) -> None:
+        """A member waits for it from now on."""
+        self._asked.add(name)
+        if name in self._unasked[dst, src]:
+            self._unasked[dst, src].remove(name)
+
+    def forget(self, name: str) -> None:
         """It has been read."""
-        self._unread[dst, src].pop(name, None)
+        self._asked.discard(name)
         self._store.delete(name)
 
     def lost(self, member: int, peer: int, timed_out: bool) -> None:
-        for name in [*self._unread[member, peer]]:
-            self.forget(member, peer, name)
-        self._store.set(f"{member}/gone/{peer}", True)
+        for name in self._unasked.pop((member, peer), ()):
+            self._store.delete(name)
+        self._store.set(f"{member}/gone/{peer}", peer)
+        for each, tag in [*self._expected]:
+            if each == member:
+                self._tell_ended(member, tag)
 
 
 def key(dst: int, what: str, src: int, tag: Tag, number: int = 1) -> str:

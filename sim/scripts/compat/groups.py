@@ -35,7 +35,6 @@ from squall.sim.scripts.compat.group_messages import (
     NOTICED,
     SENT,
     GroupMessages,
-    key,
     size_of,
 )
 from squall.sim.scripts.compat.process import SimProcess, current_process_or_none, meeting
@@ -126,20 +125,20 @@ class Group:
             raise ValueError(f"Global rank {global_rank} is not part of group {self!r}")
         return self.ranks.index(global_rank)
 
-    def from_member(self, member: int, key: str, timeout_s: float | None = None) -> Any:
+    def from_member(
+        self, member: int, key: str, timeout_s: float | None = None, ended: str | None = None
+    ) -> Any:
         """What has come from a member, or is there of it, under ``key``. Raises RuntimeError if it does not come in
-        time, which is the group's by default, or the member has gone."""
-        return self.awaited(key, timeout_s, member)
+        time, which is the group's by default, or the member has gone; ``ended``: the key of another one that has."""
+        return self.awaited(key, timeout_s, ended or f"{self._rank}/gone/{member}")
 
-    def awaited(self, key: str, timeout_s: float | None, member: int | None = None) -> Any:
-        """The same of whoever it is if ``member`` is None."""
+    def awaited(self, key: str, timeout_s: float | None, ended: str | None = None) -> Any:
+        """The same of whoever it is if ``ended`` is None."""
         limit_s = self.timeout_s if timeout_s is None else timeout_s
-        unless = None if member is None else f"{self._rank}/gone/{member}"
         try:
-            return self.store.get(key, None if limit_s == NEVER else limit_s, unless=unless)
+            return self.store.get(key, None if limit_s == NEVER else limit_s, unless=ended)
         except StoreClosedError:
-            assert member is not None
-            raise self._closed(member) from None
+            raise self._closed(self.store.peek(ended or "")) from None
         except StoreTimeoutError:
             raise self.late("send" if f"/{NOTICED}/" in key else "recv", limit_s) from None
 
@@ -152,10 +151,11 @@ class Group:
         self.messages.abort(self._rank)
         return RuntimeError(too_late(what, limit_s or self.timeout_s))
 
-    def take(self, member: int, key: str, timeout_s: float | None = None) -> Any:
+    def take(self, member: int, key: str, timeout_s: float | None) -> Any:
         """As :meth:`from_member`, and it is forgotten."""
+        self.messages.ask(self._rank, member, key)
         value = self.from_member(member, key, timeout_s)
-        self.messages.forget(self._rank, member, key)
+        self.messages.forget(key)
         return value
 
     def check_there(self, member: int) -> None:
@@ -198,13 +198,14 @@ class Group:
         for member in operation.tells:
             self.messages.notice(self._rank, member, tag)
 
+        ended, keys = self.messages.expect(self._rank, tag, operation.wants, operation.readers)
+
         def received() -> Values:
-            values = {
-                src: self.take(src, key(self._rank, SENT, src, tag), timeout_s)
-                for src in operation.wants
-            }
-            for dst in operation.readers:
-                self.take(dst, key(self._rank, NOTICED, dst, tag), timeout_s)
+            came = [
+                (member, self.from_member(member, name, timeout_s, ended))
+                for name, member in keys.items()
+            ]
+            values = dict(came[: len(operation.wants)])
             if own is not None:
                 values[self._rank] = own
             return dict(sorted(values.items()))
@@ -216,6 +217,8 @@ class Group:
                 except RuntimeError:
                     self.messages.ledger.give_up(number, self.ranks[self._rank])
                     raise
+                finally:
+                    self.messages.over(self._rank, tag)
                 operation.finish(values)
             return operation.outputs
 
