@@ -345,8 +345,8 @@ class _ScriptRun:
                 filter(None, [*run.hints, *launcher.hints, *(each.hint for each in results), told])
             )
         )
-        run.operations = launcher.table.operations
-        run.stall = launcher.table.stall
+        if (groups := launcher.table.groups) is not None:
+            run.operations, run.stall = groups.operations, groups.stall
         run.found = launcher.table.findings.found
         run.packages = list(launcher.installed.verdicts.values())
         run.exit_codes = {r.name: r.exit_code for r in results if r.exit_code is not None}

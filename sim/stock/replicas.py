@@ -13,7 +13,7 @@ from typing import Any
 
 from squall.sim.scripts.findings import Findings
 from squall.sim.stock.cluster import NativeCluster
-from squall.sim.stock.groups import Groups
+from squall.sim.stock.groups import NativeGroups
 from squall.sim.stock.rounds import Rounds
 from squall.sim.stock.worker import NativeWorker
 
@@ -54,7 +54,7 @@ class _Set:
 class Replicas:
     """Answers what sim/stock/replicas_guest.py tells."""
 
-    def __init__(self, cluster: NativeCluster, groups: Groups, findings: Findings) -> None:
+    def __init__(self, cluster: NativeCluster, groups: NativeGroups, findings: Findings) -> None:
         self._now = cluster.runtime.now
         self._groups = groups
         self._findings = findings

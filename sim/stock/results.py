@@ -15,7 +15,7 @@ import numpy as np
 from squall.sim.scripts.findings import Findings
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.digests import Elements
-from squall.sim.stock.groups import Groups
+from squall.sim.stock.groups import NativeGroups
 from squall.sim.stock.results_guest import Told
 from squall.sim.stock.worker import NativeWorker
 
@@ -38,7 +38,7 @@ _GATHERS = ("all_gather", "all_gather_coalesced", "all_gather_into_tensor", "gat
 class Results:
     """Answers what members of groups tell when an operation is over for them."""
 
-    def __init__(self, cluster: NativeCluster, groups: Groups, findings: Findings) -> None:
+    def __init__(self, cluster: NativeCluster, groups: NativeGroups, findings: Findings) -> None:
         self._groups = groups
         self._findings = findings
         #: by group and number, until all members of it have told
@@ -50,8 +50,8 @@ class Results:
     def _hear(self, worker: NativeWorker, question: int, *rest: Any) -> None:
         """Raises FoundError for what is wrong, unless the run is to go on."""
         number, rank, (kind, sequence), place, is_written, told, size = rest
-        ranks = self._groups[number].ranks
-        what = f"{kind} {sequence} of {self._groups[number].ledger.of}"
+        ranks = self._groups.groups[number].ranks
+        what = f"{kind} {sequence} of {self._groups.groups[number].ledger.of}"
         if is_written:
             where = f", called at {place}" if place else ""
             text = (

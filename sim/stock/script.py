@@ -35,7 +35,7 @@ from squall.sim.scripts.rounds import marshalled
 from squall.sim.stock.children import Children
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.gradients import PassLog, summarise
-from squall.sim.stock.groups import Groups
+from squall.sim.stock.groups import NativeGroups
 from squall.sim.stock.joining import Joining
 from squall.sim.stock.one_process import OneProcess
 from squall.sim.stock.packed import unpacked
@@ -108,7 +108,7 @@ class ScriptProcesses:
         self._children = Children(cluster, self._start_child)
         self._stores = Stores(cluster)
         self.findings = Findings(go_on=script.go_on)
-        self.groups = Groups(cluster, self.findings)
+        self.groups = NativeGroups(cluster, self.findings)
         self.results = Results(cluster, self.groups, self.findings)
         self.replicas = Replicas(cluster, self.groups, self.findings)
         self.one_process = OneProcess(cluster)

@@ -22,9 +22,12 @@ def _collective(
 ) -> Work | None:
     """What a group's members call with ``args``. The number that they meet under is taken at the call, so that
     overlapping collectives are matched in the order of the calls."""
-    number = own.next_number()
-    own.compare(operation, number, args)
-    end = own.begin(operation, (operation.kind, number))
+    begun = own.begin(operation, (operation.kind, own.next_number()), args=args)
+
+    def end() -> list[Tensor]:
+        begun.end()
+        return operation.outputs
+
     if is_async:
         return in_background(end)
     end()
@@ -51,7 +54,7 @@ def _monitored_barrier(own: Group, timeout: timedelta, wait_all_ranks: bool) -> 
     def done(tells: list[int], wants: list[int], timeout_s: float) -> str | None:
         operation = Operation(tag[0], pieces={each: [] for each in tells}, wants=wants)
         try:
-            own.begin(operation, tag, timeout_s)()
+            own.begin(operation, tag, timeout_s).end()
         except RuntimeError as error:
             return str(error)
         return None

@@ -2,58 +2,76 @@
 
 from __future__ import annotations
 
-import math
 import os
-import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import cache
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as real_distributed
 from torch import Tensor
 
-from squall.model.events.names import code
 from squall.model.events.run import Stall
 from squall.real.future import Future
 from squall.real.rpc.rendezvous import store_key
-from squall.real.rpc.store import Store, StoreClosedError, StoreTimeoutError
-from squall.real.runtime import Task, current_task
-from squall.real.tracing import OPERATION_ENDED, OPERATION_STARTED
-from squall.real.worker import current_worker
+from squall.real.rpc.store import Store, StoreTimeoutError
+from squall.real.worker import Worker, current_worker
+from squall.sim.scripts import group as members
+from squall.sim.scripts import groups as shared
 from squall.sim.scripts.call import Call
 from squall.sim.scripts.call_names import Registered, names
-from squall.sim.scripts.collectives import ABORTED, Operation, Operations, Values, too_late
+from squall.sim.scripts.collectives import Operation, Operations
 from squall.sim.scripts.compat import stores
-from squall.sim.scripts.compat.group_messages import (
-    DEFAULT,
-    NOTICED,
-    SENT,
-    GroupMessages,
-    size_of,
+from squall.sim.scripts.compat.process import (
+    SimProcess,
+    current_process,
+    current_process_or_none,
+    meeting,
+    process_of,
 )
-from squall.sim.scripts.compat.process import SimProcess, current_process_or_none, meeting
-from squall.sim.scripts.ledger import MismatchError, group_named
+from squall.sim.scripts.group import Wait
 from squall.sim.scripts.made import forget, note, over
 from squall.sim.world.network import Network
-from squall.sim.world.pieces import POINT_TO_POINT, Tag
+from squall.sim.world.pieces import POINT_TO_POINT, Connections, Piece, Tag
 from squall.sim.world.places import line_of, user_place
 from squall.sim.world.stack_reading import Rank, Reading, Thread, reads
 from squall.sim.world.stuck import stalled
 
 _GROUPS, _REGISTERED = "process groups", "registered"
 DEFAULT_TIMEOUT_S = 1800.0
-#: seconds after which an operation ends whose limit somebody else has
-NEVER = math.inf
-#: a key of what a member waits for, and in words
-_AWAITED = re.compile(r"\d+/(?P<what>\w+)/\d+/(?P<kind>\w+)/(?P<number>\d+)/\d+$")
-_OF_MESSAGES = {SENT: "a message of {} with tag {}", NOTICED: "{} to receive with tag {}"}
+#: the name of the first group
+DEFAULT = "default_pg"
 NON_MEMBER = real_distributed.GroupMember.NON_GROUP_MEMBER
+
+
+class Given(NamedTuple):
+    """Tensors that nobody else has."""
+
+    tensors: list[Tensor]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(each.numel() * each.element_size() for each in self.tensors)
+
+
+class Groups(shared.Groups[Given]):
+    """Of all processes of a run."""
+
+    def ending(self, worker: Worker) -> str:
+        process = process_of(worker)
+        return "the fault plan ended it" if process is not None and process.crashed else ""
+
+
+def _groups_of(process: SimProcess) -> Groups:
+    table = process.group
+    if table.groups is None:
+        table.groups = Groups(table.runtime, table.found, lambda: stalled(table.runtime))
+    found: Groups = table.groups
+    return found
 
 
 class Group:
@@ -80,30 +98,47 @@ class Group:
         self.backend = backend
         self.timeout_s = timeout_s
         self._number = 0
-        #: whether an operation has run into its limit
-        self.is_aborted = False
-        #: messages received from a member by its name, before anybody asked for "any"
-        self.taken: dict[tuple[int, int], int] = {}
-        self.seen: dict[int, int] = {}
-        self.received: dict[tuple[int, int], int] = {}
-        #: messages sent to a member by its name
-        self.sent: Counter[tuple[int, int]] = Counter()
         #: by member: the last message to it that may not have been read from memory yet
         self.sending: dict[int, Future[Any]] = {}
-        worker = current_worker()
-        assert isinstance(worker.world, Network), "scripts run on a simulated one"
-        made_of = [] if name == DEFAULT else self.ranks
-        #: what people are told that it is
-        self.of = group_named(made_of, str(user_place(sys._getframe())))
-        messages = GroupMessages(worker.world, store, name, ranks, self.of)
-        self.messages: GroupMessages = store.first("messages", messages)
-        self._process = current_process_or_none()
-        if self._process is not None:
-            self._process.at_end.append(self.leave)
-        self.messages.open(rank)
+        self._worker = current_worker()
+        process = current_process()
+        self.all = _groups_of(process)
+        self.members = self._shared()
+        process.at_end.append(self._end)
+        self.members.members[rank] = self._worker
+        self.members.connections.open(rank)
+        if len(self.members.members) == self.size():
+            self.members.connections.opened()
         store.set(f"here/{rank}", True)
         for member in range(self.size()):
-            self.from_member(member, f"here/{member}")
+            self._join(member)
+
+    def _shared(self) -> members.Group[Given]:
+        """What all members have in common."""
+        world = self._worker.world
+        assert isinstance(world, Network), "scripts run on a simulated one"
+        made = members.Group(self.all, self.group_name, self.size())
+        made_of = [] if self.group_name == DEFAULT else self.ranks
+        made.is_made_of(made_of, str(user_place(sys._getframe())))
+        own = Store(world.runtime)  # members of several groups are at the same places
+        made.connections = Connections(world, own, made, dict(enumerate(self.ranks)))
+        found: members.Group[Given] = self.store.first("members", made)
+        if found is made:
+            self.all.groups.append(made)
+        return found
+
+    def _join(self, member: int) -> None:
+        """Raises RuntimeError if a member does not come in time."""
+        try:
+            self.store.get(f"here/{member}", self.timeout_s)
+        except StoreTimeoutError:
+            come = sorted(self.ranks[each] for each in self.members.members)
+            there = f"ranks {come} of {self.size()} have come to {self.members.ledger.of}"
+            self.all.stalls(Stall("error", [there, *stalled(self.all.runtime).lines]))
+            raise RuntimeError(
+                f"Gloo connectFullMesh failed: after {self.timeout_s:g} s only "
+                f"{len(come)} of {self.size()} ranks have come"
+            ) from None
 
     def rank(self) -> int:
         return self._rank
@@ -125,144 +160,81 @@ class Group:
             raise ValueError(f"Global rank {global_rank} is not part of group {self!r}")
         return self.ranks.index(global_rank)
 
-    def from_member(
-        self, member: int, key: str, timeout_s: float | None = None, ended: str | None = None
-    ) -> Any:
-        """What has come from a member, or is there of it, under ``key``. Raises RuntimeError if it does not come in
-        time, which is the group's by default, or the member has gone; ``ended``: the key of another one that has."""
-        return self.awaited(key, timeout_s, ended or f"{self._rank}/gone/{member}")
-
-    def awaited(self, key: str, timeout_s: float | None, ended: str | None = None) -> Any:
-        """The same of whoever it is if ``ended`` is None."""
-        limit_s = self.timeout_s if timeout_s is None else timeout_s
-        try:
-            return self.store.get(key, None if limit_s == NEVER else limit_s, unless=ended)
-        except StoreClosedError:
-            raise self._closed(self.store.peek(ended or "")) from None
-        except StoreTimeoutError:
-            raise self.late("send" if f"/{NOTICED}/" in key else "recv", limit_s) from None
-
-    def late(self, what: str, limit_s: float | None) -> RuntimeError:
-        """What to raise as a ``send`` or ``recv`` operation has run into its limit."""
-        process = current_process_or_none()
-        if process is not None:
-            process.group.stall = stalled(process.group.runtime).after(process.group.stall)
-        self.is_aborted = True
-        self.messages.abort(self._rank)
-        return RuntimeError(too_late(what, limit_s or self.timeout_s))
-
-    def take(self, member: int, key: str, timeout_s: float | None) -> Any:
-        """As :meth:`from_member`, and it is forgotten."""
-        self.messages.ask(self._rank, member, key)
-        value = self.from_member(member, key, timeout_s)
-        self.messages.forget(key)
-        return value
-
-    def check_there(self, member: int) -> None:
-        """Raises RuntimeError if a member has gone."""
-        if self.store.peek(f"{self._rank}/gone/{member}"):
-            raise self._closed(member)
-
-    def _closed(self, member: int) -> RuntimeError:
-        if self.is_aborted:
-            return RuntimeError(ABORTED)
-        own, other = self.ranks[self._rank], self.ranks[member]
-        return RuntimeError(f"[Rank {own}] Connection closed by peer (rank {other})")
-
     def leave(self) -> None:
         """Members that wait for this one learn that it has gone."""
-        if self._process is not None and not self._process.exit_code:
-            self.messages.ledger.left.add(self.ranks[self._rank])
-            self._miss(self._process)
-        self.messages.close(self._rank)
+        self.all.leaves(self.members, self._rank)
+        self.all.left(self.members, self._rank)
 
-    def _miss(self, process: SimProcess) -> None:
-        """Whether a member has left by itself without a call of others."""
-        if missed := self.messages.ledger.missed():
-            process.group.stall = Stall("mismatch", [missed]).after(process.group.stall)
+    def _end(self) -> None:
+        """Its process has ended."""
+        process = process_of(self._worker)
+        if process is not None and not process.exit_code:
+            self.all.leaves(self.members, self._rank)
+        self.all.left(self.members, self._rank)
+
+    # -- operations -----------------------------------------------------------------------
 
     def begin(
-        self, operation: Operation, tag: Tag, timeout_s: float | None = None
-    ) -> Callable[[], list[Tensor]]:
-        """Send what this member gives, as it is now; to be called is what waits for the others, so long, and
-        gives the outputs."""
+        self,
+        operation: Operation,
+        tag: Tag,
+        timeout_s: float | None = None,
+        args: Sequence[Any] = (),
+    ) -> Begun:
+        """Send what this member gives, as it is now, in a call with ``args``."""
         kind, number = tag
-        copies = {id(given): copied(given) for given in operation.pieces.values()}
-        own = operation.own
-        if own is not None:
-            own = copies.get(id(own)) or copied(own)
-        sent = [(dst, copies[id(given)]) for dst, given in operation.pieces.items()]
-        begun = self.operation(kind, number, sum(size_of(given) for _, given in sent))
-        for dst, given in sent:
-            self.messages.send(self._rank, dst, tag, given)
-        for member in operation.tells:
-            self.messages.notice(self._rank, member, tag)
-
-        ended, keys = self.messages.expect(self._rank, tag, operation.wants, operation.readers)
-
-        def received() -> Values:
-            came = [
-                (member, self.from_member(member, name, timeout_s, ended))
-                for name, member in keys.items()
-            ]
-            values = dict(came[: len(operation.wants)])
-            if own is not None:
-                values[self._rank] = own
-            return dict(sorted(values.items()))
-
-        def end() -> list[Tensor]:
-            with begun, torch.no_grad():
-                try:
-                    values = received()
-                except RuntimeError:
-                    self.messages.ledger.give_up(number, self.ranks[self._rank])
-                    raise
-                finally:
-                    self.messages.over(self._rank, tag)
-                operation.finish(values)
-            return operation.outputs
-
-        return end
-
-    def compare(self, operation: Operation, number: int, args: Sequence[Any]) -> None:
-        """What this member calls, with ``args``, with what the others call under that number. The run ends if that does
-        not go together, unless it is to go on."""
-        process = self._process
-        if process is None:
-            return
-        frame, now_s = sys._getframe(1), process.group.runtime.env.now
+        if kind == POINT_TO_POINT:
+            kind = "send" if operation.pieces else "recv"
+        frame, now_s = sys._getframe(), self.all.runtime.env.now
         gives, takes = operation.parts or ((), ())
         call = Call(
-            self.ranks[self._rank], self._rank, operation.kind, number, operation.agreed, line_of(frame), now_s,
+            self.ranks[self._rank], self._rank, kind, number, operation.agreed, line_of(frame), now_s,
             gives, takes, names(frame, args, registered()),
         )  # fmt: skip
-        try:
-            self.messages.ledger.note(call)
-        except MismatchError as error:
-            process.group.found("mismatch", str(error))
-        self._miss(process)
-
-    def operation(self, kind: str, number: int, size_bytes: int) -> AbstractContextManager[None]:
-        """One that sends so much has begun; to be entered until it ends."""
-        emit = current_worker().tracer.emit
-        emit(OPERATION_STARTED, self.group_name, self._rank, kind, number, size_bytes)
-        return self.end_of(kind, number, current_task())
-
-    @contextmanager
-    def end_of(self, kind: str, number: int, begun_by: Task) -> Iterator[None]:
-        emit = current_worker().tracer.emit
-        try:
-            yield
-        except Exception as error:
-            emit(OPERATION_ENDED, self.group_name, self._rank, kind, number, str(error))
-            raise
-        emit(OPERATION_ENDED, self.group_name, self._rank, kind, number, None)
-        process = current_process_or_none()
-        if process is not None:
-            process.group.operations += 1
+        copies = {id(given): Given(copied(given)) for given in operation.pieces.values()}
+        own = operation.own
+        if own is not None:
+            own = copies[id(own)].tensors if id(own) in copies else copied(own)
+        answer: Future[Any] = Future(what="a collective")
+        wait: Wait[Given] = Wait(
+            self._worker, answer, self._rank, tag, [*operation.wants], [*operation.readers],
+            self.timeout_s if timeout_s is None else timeout_s, call,
+            lambda error, got: answer.mark_completed((error, got)),
+        )  # fmt: skip
+        pieces = {dst: (b"", copies[id(given)]) for dst, given in operation.pieces.items()}
+        self.all.do(self.members, wait, pieces, operation.tells)
+        return Begun(self, operation, own, wait)
 
     def __repr__(self) -> str:
         return f"<process group {self.group_name} {self.ranks}>"
+
+
+class Begun(NamedTuple):
+    """An operation that ``own`` member has begun, and what it gives itself."""
+
+    group: Group
+    operation: Operation
+    own: list[Tensor] | None
+    wait: Wait[Given]
+
+    def end(self) -> dict[int, list[Tensor]]:
+        """Wait for the others and finish it: what has come, by member. Raises RuntimeError for what goes wrong."""
+        error, got = self.wait.question.wait()
+        if error is not None:
+            raise RuntimeError(error)
+        came: dict[int, Piece[Given]] = got
+        values = {src: piece.content.tensors for src, piece in came.items() if piece.content}
+        if self.own is not None:
+            values[self.group.rank()] = self.own
+        with torch.no_grad():
+            self.operation.finish(dict(sorted(values.items())))
+        return values
+
+    def limit(self, timeout_s: float | None) -> None:
+        """Somebody waits for it from now on, so long, or as long as the group lets him."""
+        group = self.group
+        limit_s = group.timeout_s if timeout_s is None else timeout_s
+        group.all.limit(group.members, self.wait.worker, self.wait.question, limit_s)
 
 
 def copied(given: list[Tensor]) -> list[Tensor]:
@@ -270,19 +242,23 @@ def copied(given: list[Tensor]) -> list[Tensor]:
     return [each.detach().clone() for each in given]
 
 
-@reads(__name__, "Group.from_member")
+@reads(__name__, "Begun.end")
 def _waits(thread: Thread, frame: FrameType) -> Reading:
-    """A member waits for another one."""
+    """A member waits for others."""
+    begun: Begun = frame.f_locals["self"]
+    group, wait = begun.group.members, begun.wait
+    wanted = group.wanted(wait)
+    ends = tuple(Rank(group.ranks[member]) for member in wanted)
+    return Reading("collective", group.awaited(wait, wanted), "", ends)
+
+
+@reads(__name__, "Group._join")
+def _joins(thread: Thread, frame: FrameType) -> Reading:
+    """A member waits for another one to come."""
     own = frame.f_locals["self"]
     rank = own.ranks[frame.f_locals["member"]]
-    found = _AWAITED.match(frame.f_locals["key"])
-    if found is not None and found["kind"] == POINT_TO_POINT:
-        what = _OF_MESSAGES[found["what"]].format(f"rank {rank}", found["number"])
-    else:
-        called = thread.called() or (code(found["kind"]) if found else "the same")
-        where = "" if own.group_name == DEFAULT else f" in {own.of}"
-        what = f"rank {rank} to call {called}{where}"
-    return Reading("collective", what, "", (Rank(rank),))
+    called = thread.called() or "the same"
+    return Reading("collective", f"rank {rank} to call {called}", "", (Rank(rank),))
 
 
 @cache

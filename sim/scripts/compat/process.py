@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from random import Random
 
     from squall.model.events.kept import Kept
-    from squall.model.events.run import Stall
     from squall.real.worker import Worker
     from squall.sim.scripts.compat.modules import Substitute
     from squall.sim.scripts.compat.program import Program
@@ -477,10 +476,8 @@ class ProcessTable:
     #: what processes without a seed of their own draw from; None: the seed of the run
     chance_seed: int | None = None
 
-    #: as Run.operations
-    operations: int = 0
-    #: as Run.stall
-    stall: Stall | None = None
+    #: its process groups, once there is one
+    groups: Any = None
     findings: Findings = field(default_factory=Findings)
     #: whether each process has a working directory of its own
     has_folders: bool = False
@@ -493,7 +490,8 @@ class ProcessTable:
             self.findings.note(outcome, text)
         except FoundError as error:
             self.runtime.fail(error)
-            self.runtime.event("the end of the run").wait()
+            if self.runtime.running is not self.runtime.hub_task:
+                self.runtime.event("the end of the run").wait()
 
     def folder(self) -> str | None:
         """The working directory of a new process; None: that of all."""

@@ -16,10 +16,9 @@ from squall.sim.world.stack_reading import works
 
 
 class Message(NamedTuple):
-    """One from point to point: how long it may take once somebody waits for it, and what to raise then."""
+    """One from point to point: told that somebody waits for it, and for how many seconds if he says so."""
 
-    limit_s: float
-    late: Callable[[float | None], RuntimeError]
+    limit: Callable[[float | None], object]
 
 
 class Work:
@@ -37,11 +36,12 @@ class Work:
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Blocks until done. Raises what went wrong, and RuntimeError if it takes longer than ``timeout``."""
         over(self)
-        limit_s, message = timeout.total_seconds() if timeout else None, self._message
-        if message is not None and limit_s is None:
-            limit_s = message.limit_s
+        limit_s = timeout.total_seconds() if timeout else None
+        if self._message is not None and self._until_waited:
+            self._message.limit(limit_s)
+            limit_s = None
         if not self._future.block(limit_s):
-            raise RuntimeError("Operation timed out!") if message is None else message.late(limit_s)
+            raise RuntimeError("Operation timed out!")
         self._future.value()
         self._until_waited = False
         return True

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 import sys
-from inspect import unwrap
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
@@ -14,7 +13,8 @@ from squall.real import tracing
 from squall.real.rpc import calls, rref_proxy, serialization
 from squall.real.runtime import NO_CONTEXT
 from squall.sim.scripts.compat import point_to_point
-from squall.sim.scripts.compat.groups import Group
+from squall.sim.scripts.group import ANY
+from squall.sim.scripts.groups import Groups
 from squall.sim.scripts.leaks import ScriptWorker
 from squall.sim.scripts.made import Unended
 from squall.sim.search.why.account import Account
@@ -41,8 +41,6 @@ from squall.sim.search.why.values import (
     variables,
     words_near,
 )
-from squall.sim.stock import groups
-from squall.sim.stock.group import ANY
 from squall.sim.world.call_lines import called_in_line
 from squall.sim.world.pieces import POINT_TO_POINT
 from squall.sim.world.places import NOWHERE, Place, is_library, user_place, user_places
@@ -59,10 +57,8 @@ _NO_CONTEXT = re.compile(r"Could not find autograd context with id: (\d+)")
 _REMOTE = re.compile(r"On WorkerInfo\(id=(\d+),")
 _PLACE = re.compile(r"(?P<file>[^:]+):(?P<line>\d+)")
 #: those of an operation of a group, on the engine torch and on the port
-_BEGINS, _ENDS = groups.Groups._do.__code__, groups.Groups._close.__code__
-_ENDS_HERE = unwrap(Group.end_of).__code__
-_SENDS, _SENDS_LATE = point_to_point._post.__code__, point_to_point.post_late.__code__
-_RECEIVES, _COLLECTS = point_to_point._fetch.__code__, point_to_point._collect.__code__
+_BEGINS, _ENDS = Groups.do.__code__, Groups._close.__code__
+_SENDS_LATE = point_to_point.post_late.__code__
 _METHODS = (rref_proxy.local_invoke, rref_proxy.local_invoke_async_execution)
 
 
@@ -194,8 +190,8 @@ class Witness(Account):
         reply = is_reply(type)
         call = self.calls.get((dst, id) if reply else (src, id))
         place = call.place if call is not None else user_place(_frame())
-        if call is None and (native := _locals(_BEGINS)):
-            place = _told_place(native["place"])
+        if not place.file and (begins := _locals(_BEGINS)):
+            place = _told_place(begins["wait"].call.place)
         self.sent[number] = Sent(src, dst, type, call, reply, task, place)
 
     def _delivered(self, worker: int, task: int, values: Any) -> None:
@@ -243,11 +239,13 @@ class Witness(Account):
     def _operation_started(self, worker: int, task: int, values: Any) -> None:
         group, member, kind, number, _ = values
         place, *callers = user_places(_frame()) or (NOWHERE,)
-        native = _locals(_BEGINS)
-        if native:  # the process of the engine torch has told it
-            place = _told_place(native["place"])
-        elif not place.file:  # in a thread of its own
-            place = self.begun.get(task, NOWHERE)
+        begins = _locals(_BEGINS)
+        wait = begins["wait"]
+        if (
+            not place.file
+        ):  # the process of the engine torch has told it, or it is in a thread of its own
+            place = _told_place(wait.call.place)
+            place = place if place.file else self.begun.get(task, NOWHERE)
         operation = Operation(
             group,
             member,
@@ -260,29 +258,23 @@ class Witness(Account):
             words=words_near(_frame()),
             callers=(*callers,),
         )
-        self._open[(*values[:4], native.get("question", task))] = operation
+        self._open[(*values[:4], wait.question)] = operation
         self.operations.append(operation)
-        if kind not in (POINT_TO_POINT, "recv"):
+        if kind != POINT_TO_POINT:
             return
-        if native and native["wants"]:
-            operation.kind, (operation.peer,) = "recv", native["wants"]
+        if wait.wants:
+            operation.kind, (operation.peer,) = "recv", wait.wants
             operation.is_from_any = operation.peer == ANY
-        elif native:
-            (operation.peer,) = native["pieces"]
-        elif kind == "recv":
-            operation.peer = _locals(_RECEIVES)["source"]
-            operation.is_from_any = _locals(_COLLECTS)["source"] is None
         else:
-            operation.peer, late = _locals(_SENDS)["to"], _locals(_SENDS_LATE)
+            (operation.peer,), late = begins["pieces"], _locals(_SENDS_LATE)
             operation.changed = bool(late) and late["tensor"]._version != late["version"]
 
     def _operation_ended(self, worker: int, task: int, values: Any) -> None:
-        wait, begun_by = _locals(_ENDS).get("wait"), _locals(_ENDS_HERE).get("begun_by")
-        key = wait.question if wait is not None else task if begun_by is None else begun_by.id
-        operation = self._open.pop((*values[:4], key), None)
+        wait = _locals(_ENDS)["wait"]
+        operation = self._open.pop((*values[:4], wait.question), None)
         if operation is not None:
             operation.ended, operation.good = self._count, values[4] is None
-            if wait is not None and operation.is_from_any:
+            if operation.is_from_any:
                 operation.peer = next(iter(wait.got), ANY)
 
     def _group_left(self, worker: int, task: int, values: Any) -> None:

@@ -1,36 +1,47 @@
-"""The state of one process group on the engine ``torch``, as the coordinator keeps it."""
+"""The state of one process group, on either engine, as whoever carries its messages keeps it."""
 
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
+from squall.model.events.names import code
 from squall.real.rpc.message_type import MessageType
+from squall.real.tracing import Tracer
 from squall.sim.scripts.call import Call
 from squall.sim.scripts.ledger import Ledger, group_named
-from squall.sim.stock.ahead import When
-from squall.sim.stock.memory_file import LentFile
-from squall.sim.stock.worker import NativeWorker
-from squall.sim.world import pieces
-from squall.sim.world.pieces import POINT_TO_POINT, Connections, Tag
+from squall.sim.world.pieces import POINT_TO_POINT, Connections, Content, Piece, Tag
 from squall.sim.world.primitives import SimTimer
-
-#: large tensors of one lie in a file in memory
-Piece = pieces.Piece[LentFile]
 
 #: what has no number that all members count, or is asked for several times by one of them
 NOT_NOTED = (POINT_TO_POINT, "monitored_barrier")
 #: for "whoever sends first"
 ANY = -1
+#: when an operation ends: seconds of virtual time, whether that is still to be queued for that instant, and its
+#: place among those
+When = tuple[float, bool, int]
+
+C = TypeVar("C", bound=Content)
+
+
+class Member(Protocol):
+    """A process that is in groups."""
+
+    tracer: Tracer
+
+    @property
+    def known_as(self) -> str: ...
 
 
 @dataclass(eq=False)
-class Wait:
+class Wait(Generic[C]):
     """An operation that is not over: what is still to come, and what has."""
 
-    worker: NativeWorker
-    question: int
+    worker: Any
+    #: by which its process knows it
+    question: Any
     rank: int
     tag: Tag
     #: members whose piece is to come
@@ -38,54 +49,55 @@ class Wait:
     #: members that have to say that they wait for ours
     readers: list[int]
     timeout_s: float
-    since_s: float
     call: Call
-    got: dict[int, Piece] = field(default_factory=dict)
+    #: told what went wrong, if anything did, and what has come
+    answer: Callable[[str | None, dict[int, Piece[C]]], object]
+    got: dict[int, Piece[C]] = field(default_factory=dict)
     timer: SimTimer | None = None
 
+    @property
+    def since_s(self) -> float:
+        return self.call.at_s
 
-class Listener(Protocol):
+
+class Listener(Protocol[C]):
     """Told what has come to members of groups. ``sent``: how many pieces and notices were sent in all of them."""
 
     sent: int
 
-    def piece(self, group: Group, src: int, dst: int, piece: Piece) -> None: ...
+    def piece(self, group: Group[C], src: int, dst: int, piece: Piece[C]) -> None: ...
 
-    def notice(self, group: Group, tag: Tag, src: int, dst: int) -> None: ...
+    def notice(self, group: Group[C], tag: Tag, src: int, dst: int) -> None: ...
 
-    def lost(self, group: Group, member: int, peer: int, timed_out: bool) -> None: ...
+    def lost(self, group: Group[C], member: int, peer: int, timed_out: bool) -> None: ...
 
 
-class Group:
-    """Told by its connections what has come, and tells ``groups``."""
+class Group(Generic[C]):
+    """Told by its connections what has come, and tells ``groups``. ``name``: as events have it."""
 
     #: made when all members have come
-    connections: Connections[LentFile]
+    connections: Connections[C]
 
-    def __init__(self, groups: Listener, number: int, size: int) -> None:
+    def __init__(self, groups: Listener[C], name: int | str, size: int) -> None:
         self._groups = groups
-        self.number = number
+        self.name = name
         self.size = size
         self.ledger = Ledger(group_named((), ""), range(size))
         #: its members' ranks in the default group, once one has come
         self.ranks = list(range(size))
         self.is_default = True
-        self.members: dict[int, NativeWorker] = {}
+        self.members: dict[int, Any] = {}
         #: whose connections it has closed itself, since an operation ran into its limit
         self.aborted: set[int] = set()
-        #: who has come, before all have
-        self.joining: dict[int, tuple[NativeWorker, int, SimTimer]] = {}
-        #: of which ranks each that has come makes it, and in words
-        self.made: list[tuple[list[int], str]] = []
-        self.waits: list[Wait] = []
+        self.waits: list[Wait[C]] = []
         #: by receiver, sender and tag; and the senders of those, by receiver and tag
-        self.pieces: dict[tuple[int, int, Tag], deque[Piece]] = {}
+        self.pieces: dict[tuple[int, int, Tag], deque[Piece[C]]] = {}
         self.senders: dict[tuple[int, Tag], list[int]] = {}
         #: of messages that nobody has received: by sender, receiver, tag, and the how manieth it is of these
         self.sends: dict[tuple[int, int, Tag, int], Call] = {}
         #: of collectives, by receiver, sender and tag: when a piece, or a notice, comes, the how manieth
         #: it is of all that were sent, and what it is
-        self.under_way: dict[tuple[int, int, Tag], tuple[float, int, Piece]] = {}
+        self.under_way: dict[tuple[int, int, Tag], tuple[float, int, Piece[C]]] = {}
         #: how many members have called a collective that not all have called
         self.called: Counter[Tag] = Counter()
         #: how many wait for a piece that is not sent yet, by sender, receiver and tag
@@ -97,20 +109,15 @@ class Group:
         self.ranks = ranks or self.ranks
         self.ledger.of, self.ledger.ranks = group_named(ranks, made), self.ranks
 
-    @property
-    def is_of_same_members(self) -> bool:
-        """Whether all that have come so far make it of the same ranks."""
-        return all(ranks == self.made[0][0] for ranks, _ in self.made)
-
-    def send(self, src: int, dst: int, type: MessageType, tag: Tag, *content: Any) -> Piece:
-        about = (self.number, *named(tag))
+    def send(self, src: int, dst: int, type: MessageType, tag: Tag, *content: Any) -> Piece[C]:
+        about = (self.name, *named(tag))
         arrives_s, piece = self.connections.send(src, dst, type, tag, about, *content)
         self._groups.sent += 1
         if arrives_s is not None and tag[0] not in NOT_NOTED:
             self.under_way[dst, src, tag] = arrives_s, self._groups.sent, piece
         return piece
 
-    def come(self, src: int, dst: int, piece: Piece) -> None:
+    def come(self, src: int, dst: int, piece: Piece[C]) -> None:
         if piece.type is MessageType.NOTICE:
             self._groups.notice(self, piece.tag, src, dst)
         else:
@@ -135,7 +142,7 @@ class Group:
         for key in [key for key in self.notices if key[:2] == (dst, src)]:
             del self.notices[key]
 
-    def gone(self, wait: Wait) -> int | None:
+    def gone(self, wait: Wait[C]) -> int | None:
         """A member for which an operation waits in vain; None if there is none."""
         ended = self.connections.ended
         if ANY in wait.wants:
@@ -143,7 +150,7 @@ class Group:
             return others[0] if all(ended(wait.rank, other) for other in others) else None
         return self.connections.first_ended(wait.rank, (*wait.wants, *wait.readers))
 
-    def certain_end(self, wait: Wait) -> tuple[When, dict[int, Piece]] | None:
+    def certain_end(self, wait: Wait[C]) -> tuple[When, dict[int, Piece[C]]] | None:
         """When an operation ends, and with what: once all that it waits for is under way that is certain, as what
         was sent arrives even when its sender ends. None if it is not."""
         keys = [(wait.rank, member, wait.tag) for member in (*wait.wants, *wait.readers)]
@@ -154,6 +161,26 @@ class Group:
         pieces = {member: each[2] for member, each in zip(wait.wants, coming, strict=False)}
         limit_s = wait.since_s + wait.timeout_s
         return ((at_s, True, number), wait.got | pieces) if at_s < limit_s else None
+
+    # -- in words -------------------------------------------------------------------------
+
+    def wanted(self, wait: Wait[C]) -> list[int]:
+        """Members for which an operation waits."""
+        wanted = [*wait.wants, *wait.readers]
+        return [each for each in self.members if each != wait.rank] if ANY in wanted else wanted
+
+    def told(self, members: list[int]) -> str:
+        return " and ".join(f"rank {self.ranks[member]}" for member in members)
+
+    def awaited(self, wait: Wait[C], wanted: list[int]) -> str:
+        """What an operation waits for."""
+        kind, tag = named(wait.tag)
+        ranks = self.told(wanted)
+        if kind != POINT_TO_POINT:
+            where = "" if self.is_default else f" in {self.ledger.of}"
+            return f"{ranks} to call {code(kind)}{where}"
+        what = f"a message of {ranks}" if wait.wants else f"{ranks} to receive"
+        return f"{what} with tag {tag}"
 
 
 def _is_read_once(tag: Tag) -> bool:

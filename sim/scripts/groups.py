@@ -1,0 +1,273 @@
+"""What the members of process groups send each other and wait for, on either engine.
+
+An operation is what a member sends, and what it waits for. What it sends reaches another member when
+the link between the two has carried it; what nobody waits for yet is kept until somebody does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Generic
+
+from squall.model.events.run import Stall
+from squall.real.rpc.message_type import MessageType
+from squall.real.tracing import OPERATION_ENDED, OPERATION_STARTED
+from squall.sim.scripts.call import Call
+from squall.sim.scripts.collectives import ABORTED, BYTES, too_late
+from squall.sim.scripts.group import ANY, NOT_NOTED, C, Group, Wait, When, named
+from squall.sim.scripts.ledger import MismatchError
+from squall.sim.world.pieces import POINT_TO_POINT, Piece, Tag
+from squall.sim.world.scheduler import SimRuntime
+
+
+class Groups(Generic[C]):
+    """All groups of a run. An engine lets members join and asks for operations; they are answered by
+    :attr:`Wait.answer`. ``found`` is told of what is wrong, by outcome, and ``stalled`` says who waits for whom."""
+
+    def __init__(
+        self,
+        runtime: SimRuntime,
+        found: Callable[[str, str], object],
+        stalled: Callable[[], Stall],
+    ) -> None:
+        self.runtime = runtime
+        self._found = found
+        self._stalled = stalled
+        #: as Run.stall
+        self.stall: Stall | None = None
+        self._stalled_s = -1.0
+        self.groups: list[Group[C]] = []
+        #: as Run.operations
+        self.operations = 0
+        #: how many pieces and notices were sent
+        self.sent = 0
+
+    def foresee(self, wait: Wait[C], when: When, pieces: dict[int, Piece[C]]) -> None:
+        """With what an operation will end, and when."""
+
+    def do(
+        self,
+        group: Group[C],
+        wait: Wait[C],
+        pieces: Mapping[int, tuple[bytes, C | None]],
+        tells: list[int],
+    ) -> None:
+        """Begin an operation. ``pieces``: by member, what it is sent, as bytes and beside them."""
+        rank, tag, call = wait.rank, wait.tag, wait.call
+        size_bytes = sum(
+            len(data) + (0 if content is None else content.size_bytes)
+            for data, content in pieces.values()
+        )
+        wait.worker.tracer.emit(OPERATION_STARTED, group.name, rank, *named(tag), size_bytes)
+        if tag[0] not in NOT_NOTED:
+            self._note(group, call)
+        is_message = tag[0] == POINT_TO_POINT
+        type = MessageType.SEND if is_message else MessageType.COLLECTIVE
+        for dst, given in pieces.items():
+            piece = group.send(rank, dst, type, tag, *given)
+            if is_message:
+                group.sends[rank, dst, tag, piece.at] = group.ledger.known(call)
+        for src in tells:
+            group.send(rank, src, MessageType.NOTICE, tag)
+        for src in [*wait.wants]:
+            self._fetch(group, wait, src)
+        for dst in [*wait.readers]:
+            if group.notices[rank, dst, tag]:
+                group.notices[rank, dst, tag] -= 1
+                group.under_way.pop((rank, dst, tag), None)
+                wait.readers.remove(dst)
+        group.waits.append(wait)
+        if tag[0] not in NOT_NOTED:
+            group.called[tag] += 1
+            if group.called[tag] == group.size:
+                del group.called[tag]
+                for each in group.waits:
+                    if each.tag == tag and (end := group.certain_end(each)) is not None:
+                        self.foresee(each, *end)
+        if self._over(group, wait):
+            return
+        if (gone := group.gone(wait)) is not None:
+            self._cut_off(group, wait, gone)
+            return
+        self._limit(group, wait, wait.timeout_s)
+
+    def limit(self, group: Group[C], worker: Any, question: Any, timeout_s: float) -> None:
+        """Somebody waits for a message, unless it is over."""
+        for wait in group.waits:
+            if (wait.worker, wait.question) == (worker, question) and wait.timer is None:
+                self._limit(group, wait, timeout_s)
+
+    def _limit(self, group: Group[C], wait: Wait[C], timeout_s: float) -> None:
+        wait.timeout_s = timeout_s
+        if timeout_s < math.inf:
+            wait.timer = self.runtime.call_later(timeout_s, lambda: self._late(group, wait))
+
+    def _note(self, group: Group[C], call: Call) -> None:
+        """What does not go together is found."""
+        try:
+            group.ledger.note(call)
+        except MismatchError as error:
+            self._found("mismatch", str(error))
+        self._miss(group)
+
+    # -- what has come ---------------------------------------------------------------------
+
+    def piece(self, group: Group[C], src: int, dst: int, piece: Piece[C]) -> None:
+        """It has come."""
+        tag = piece.tag
+        group.pieces.setdefault((dst, src, tag), deque()).append(piece)
+        group.senders.setdefault((dst, tag), []).append(src)
+        for wait in group.waits:
+            if (wait.rank, wait.tag) == (dst, tag) and (src in wait.wants or ANY in wait.wants):
+                self._fetch(group, wait, src if src in wait.wants else ANY)
+                self._over(group, wait)
+                return
+
+    def _fetch(self, group: Group[C], wait: Wait[C], wanted: int) -> None:
+        """Take what has come from ``wanted``, if anything has."""
+        senders = group.senders.get((wait.rank, wait.tag), [])
+        if not senders or (wanted != ANY and wanted not in senders):
+            return
+        src = senders[0] if wanted == ANY else wanted
+        senders.remove(src)
+        group.under_way.pop((wait.rank, src, wait.tag), None)
+        queue = group.pieces[wait.rank, src, wait.tag]
+        wait.got[src] = queue.popleft()
+        if not queue:
+            del group.pieces[wait.rank, src, wait.tag]
+        if not senders:
+            del group.senders[wait.rank, wait.tag]
+        wait.wants.remove(wanted)
+        if wait.tag[0] == POINT_TO_POINT:
+            self._compare(
+                group, wait, group.sends.pop((src, wait.rank, wait.tag, wait.got[src].at))
+            )
+        if wanted == ANY:
+            group.send(wait.rank, src, MessageType.NOTICE, wait.tag)
+
+    def _compare(self, group: Group[C], wait: Wait[C], sent: Call) -> None:
+        """A message of another size than its receiver has room for is found."""
+        if sent.agreed[BYTES] != wait.call.agreed[BYTES]:
+            about = f"a message of {group.ledger.of} with tag {sent.sequence}"
+            text = f"{about} differs in {BYTES}: {sent}; {group.ledger.known(wait.call)}"
+            self._found("mismatch", text)
+
+    def notice(self, group: Group[C], tag: Tag, src: int, dst: int) -> None:
+        """A member learns that another one waits for what it sends."""
+        for wait in group.waits:
+            if (wait.rank, wait.tag) == (dst, tag) and src in wait.readers:
+                group.under_way.pop((dst, src, tag), None)
+                wait.readers.remove(src)
+                self._over(group, wait)
+                return
+        group.notices[dst, src, tag] += 1
+
+    # -- ends -----------------------------------------------------------------------------
+
+    def _over(self, group: Group[C], wait: Wait[C]) -> bool:
+        if wait.wants or wait.readers:
+            return False
+        self._close(group, wait, None)
+        self.operations += 1
+        self.foresee(wait, (self.runtime.now(), False, self.operations), wait.got)
+        wait.answer(None, wait.got)
+        return True
+
+    def _fail(self, group: Group[C], wait: Wait[C], text: str) -> None:
+        self._close(group, wait, text)
+        if wait.tag[0] not in NOT_NOTED:
+            group.ledger.give_up(wait.tag[1], group.ranks[wait.rank])
+        wait.answer(text, {})
+
+    def _close(self, group: Group[C], wait: Wait[C], error: str | None) -> None:
+        group.waits.remove(wait)
+        tracer = wait.worker.tracer
+        tracer.emit(OPERATION_ENDED, group.name, wait.rank, *named(wait.tag), error)
+        if wait.timer is not None:
+            wait.timer.cancel()
+
+    def _cut_off(self, group: Group[C], wait: Wait[C], peer: int, timed_out: bool = False) -> None:
+        if self.stall is None and (end := self._end_of(group, peer)):
+            where = f" ({wait.call.place.partition(': ')[0]})" if wait.call.place else ""
+            waited = f"{wait.worker.known_as} waits for {group.awaited(wait, [peer])}{where}"
+            self.stall = Stall("error", [f"{waited}; {end}"])
+        if wait.rank in group.aborted:
+            text = ABORTED
+        else:
+            text = _timed_out(peer) if timed_out else _closed(peer)
+        self._fail(group, wait, text)
+
+    def ending(self, worker: Any) -> str:
+        """How a process has ended otherwise than by itself, "" if it has not."""
+        raise NotImplementedError
+
+    def _end_of(self, group: Group[C], member: int) -> str:
+        worker = group.members[member]
+        if ending := self.ending(worker):
+            return f"{worker.known_as} has ended: {ending}"
+        has_left = group.ranks[member] in group.ledger.left
+        return f"{worker.known_as} has left the process group" if has_left else ""
+
+    def _late(self, group: Group[C], wait: Wait[C]) -> None:
+        now_s = self.runtime.now()
+        if self._stalled_s != now_s:  # what others wait for that are late, too, is told with it
+            self._stalled_s = now_s
+            self.stalls(self._stalled())
+        self._fail(group, wait, too_late("recv" if wait.wants else "send", wait.timeout_s))
+        # As gloo does with what else a member of a group waits for.
+        group.abort(wait.rank)
+        for each in [each for each in group.waits if each.rank == wait.rank]:
+            self._fail(group, each, ABORTED)
+
+    def gone(self, worker: Any) -> None:
+        """A process has ended, with its connections."""
+        for group in self.groups:
+            for rank, each in group.members.items():
+                if each is worker:
+                    self.left(group, rank)
+
+    def finished(self, worker: Any) -> None:
+        """A process is about to end without an error, perhaps while others wait for its part."""
+        for group in self.groups:
+            for rank, each in group.members.items():
+                if each is worker:
+                    self.leaves(group, rank)
+
+    def leaves(self, group: Group[C], rank: int) -> None:
+        """A member is about to leave by itself."""
+        group.ledger.left.add(group.ranks[rank])
+        self._miss(group)
+
+    def _miss(self, group: Group[C]) -> None:
+        """Whether a member has left without a call of others."""
+        if missed := group.ledger.missed():
+            self.stalls(Stall("mismatch", [missed]))
+
+    def stalls(self, stall: Stall) -> None:
+        self.stall = stall.after(self.stall)
+
+    def left(self, group: Group[C], rank: int) -> None:
+        """What it has sent still arrives, before its end is seen."""
+        for wait in [each for each in group.waits if each.rank == rank]:
+            self._fail(group, wait, "the process group was destroyed on this rank")
+        group.connections.close(rank)
+
+    def lost(self, group: Group[C], member: int, peer: int, timed_out: bool) -> None:
+        """A member has learned that its connection to another one has ended."""
+        group.forget(peer, member)
+        for wait in [each for each in group.waits if each.rank == member]:
+            if group.gone(wait) is not None:
+                self._cut_off(group, wait, peer, timed_out)
+
+
+def _timed_out(rank: int) -> str:
+    return f"writev [rank {rank} of the process group]: Connection timed out"
+
+
+def _closed(rank: int) -> str:
+    return (
+        f"Connection closed by peer (rank {rank} of the process group). This is typically caused by a "
+        "remote worker crashing. Check the logs of the remote worker before reporting an error."
+    )
