@@ -16,7 +16,7 @@ from squall.real.rpc.message_type import MessageType
 from squall.real.tracing import OPERATION_ENDED, OPERATION_STARTED
 from squall.sim.scripts.call import Call
 from squall.sim.scripts.collectives import ABORTED, BYTES, too_late
-from squall.sim.scripts.group import ANY, NOT_NOTED, C, Group, Wait, When, named
+from squall.sim.scripts.group import ANY, NOT_NOTED, C, Group, Wait, named
 from squall.sim.scripts.ledger import MismatchError
 from squall.sim.world.pieces import POINT_TO_POINT, Piece, Tag
 from squall.sim.world.scheduler import SimRuntime
@@ -44,8 +44,8 @@ class Groups(Generic[C]):
         #: how many pieces and notices were sent
         self.sent = 0
 
-    def foresee(self, wait: Wait[C], when: When, pieces: dict[int, Piece[C]]) -> None:
-        """With what an operation will end, and when."""
+    def all_called(self, group: Group[C], tag: Tag) -> None:
+        """All members have called that collective."""
 
     def do(
         self,
@@ -83,9 +83,7 @@ class Groups(Generic[C]):
             group.called[tag] += 1
             if group.called[tag] == group.size:
                 del group.called[tag]
-                for each in group.waits:
-                    if each.tag == tag and (end := group.certain_end(each)) is not None:
-                        self.foresee(each, *end)
+                self.all_called(group, tag)
         if self._over(group, wait):
             return
         if (gone := group.gone(wait)) is not None:
@@ -171,7 +169,6 @@ class Groups(Generic[C]):
             return False
         self._close(group, wait, None)
         self.operations += 1
-        self.foresee(wait, (self.runtime.now(), False, self.operations), wait.got)
         wait.answer(None, wait.got)
         return True
 

@@ -17,7 +17,7 @@ from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.memory_file import LentFile
 from squall.sim.stock.waits import Operation
 from squall.sim.stock.worker import NativeWorker
-from squall.sim.world.pieces import POINT_TO_POINT, Connections, Piece
+from squall.sim.world.pieces import POINT_TO_POINT, Connections, Piece, Tag
 from squall.sim.world.primitives import SimTimer
 
 
@@ -160,17 +160,27 @@ class NativeGroups(Groups[LentFile]):
 
     # -- answers --------------------------------------------------------------------------
 
-    def foresee(self, wait: Wait[LentFile], when: When, pieces: dict[int, Piece[LentFile]]) -> None:
+    def all_called(self, group: Group[LentFile], tag: Tag) -> None:
+        for wait in group.waits:
+            if wait.tag == tag and (end := group.certain_end(wait)) is not None:
+                self._foresee(wait.worker, wait.question, *end)
+
+    def _foresee(
+        self, worker: NativeWorker, question: int, when: When, pieces: dict[int, Piece[LentFile]]
+    ) -> None:
+        """With what an operation will end, and when."""
         got = {
             src: (piece.payload, None if piece.content is None else piece.content.path.decode())
             for src, piece in pieces.items()
         }
-        self._cluster.ahead.foresee(wait.worker, wait.question, when, (None, got), pieces)
+        self._cluster.ahead.foresee(worker, question, when, (None, got), pieces)
 
     def _answer(
         self, worker: NativeWorker, question: int, error: str | None, got: dict[int, Any]
     ) -> None:
         if error is None:
+            when = self.runtime.now(), False, self.operations
+            self._foresee(worker, question, when, got)
             self._cluster.answer_as_foreseen(worker, question)
             return
         self._cluster.ahead.forget(worker, question)

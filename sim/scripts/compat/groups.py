@@ -22,7 +22,7 @@ from squall.real.rpc.store import Store, StoreTimeoutError
 from squall.real.worker import Worker, current_worker
 from squall.sim.scripts import group as members
 from squall.sim.scripts import groups as shared
-from squall.sim.scripts.call import Call
+from squall.sim.scripts.call import Call, Names
 from squall.sim.scripts.call_names import Registered, names
 from squall.sim.scripts.collectives import Operation, Operations
 from squall.sim.scripts.compat import stores
@@ -183,15 +183,19 @@ class Group:
     ) -> Begun:
         """Send what this member gives, as it is now, in a call with ``args``."""
         kind, number = tag
-        if kind == POINT_TO_POINT:
-            kind = "send" if operation.pieces else "recv"
         frame, now_s = sys._getframe(), self.all.runtime.env.now
         gives, takes = operation.parts or ((), ())
+        told = Names()
+        if kind == POINT_TO_POINT:
+            kind = "send" if operation.pieces else "recv"
+        else:
+            told = names(frame, args, registered())
         call = Call(
             self.ranks[self._rank], self._rank, kind, number, operation.agreed, line_of(frame), now_s,
-            gives, takes, names(frame, args, registered()),
+            gives, takes, told,
         )  # fmt: skip
-        copies = {id(given): Given(copied(given)) for given in operation.pieces.values()}
+        alike = {id(given): given for given in operation.pieces.values()}
+        copies = {key: Given(copied(given)) for key, given in alike.items()}
         own = operation.own
         if own is not None:
             own = copies[id(own)].tensors if id(own) in copies else copied(own)
