@@ -12,6 +12,7 @@ from squall.model.events.names import made_by
 from squall.real import tracing
 from squall.real.rpc import calls, rref_proxy, serialization
 from squall.real.runtime import NO_CONTEXT
+from squall.real.worker import Worker
 from squall.sim.scripts.compat import point_to_point
 from squall.sim.scripts.group import ANY
 from squall.sim.scripts.groups import Groups
@@ -190,7 +191,8 @@ class Witness(Account):
         reply = is_reply(type)
         call = self.calls.get((dst, id) if reply else (src, id))
         place = call.place if call is not None else user_place(_frame())
-        if not place.file and (begins := _locals(_BEGINS)):
+        begins = _locals(_BEGINS)
+        if call is None and begins and not isinstance(begins["wait"].worker, Worker):
             place = _told_place(begins["wait"].call.place)
         self.sent[number] = Sent(src, dst, type, call, reply, task, place)
 
@@ -241,11 +243,10 @@ class Witness(Account):
         place, *callers = user_places(_frame()) or (NOWHERE,)
         begins = _locals(_BEGINS)
         wait = begins["wait"]
-        if (
-            not place.file
-        ):  # the process of the engine torch has told it, or it is in a thread of its own
+        if not isinstance(wait.worker, Worker):  # a process of the engine torch, which has told it
             place = _told_place(wait.call.place)
-            place = place if place.file else self.begun.get(task, NOWHERE)
+        elif not place.file:  # in a thread of its own
+            place = self.begun.get(task, NOWHERE)
         operation = Operation(
             group,
             member,
