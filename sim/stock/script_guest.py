@@ -29,7 +29,7 @@ import torch.distributed.rpc.internal
 import torch.multiprocessing
 
 from squall.model.events.run import EXITED
-from squall.real.native import turns
+from squall.real.native import turns, waits
 from squall.real.native.here import FIRST_LANE, Here, debug_info
 from squall.real.rpc.rendezvous import store_key
 from squall.sim.scripts import dates, event_loop, generators, outside, returned
@@ -237,6 +237,8 @@ class ScriptGuest:
             self._opened.enter_context(self.computing.watch(_autograd))
             _thread.run = self._computed(_thread.run)
             _internal._run_function = self._computed(_internal._run_function)
+        _thread.run = waits.numbered(_thread.run)
+        _internal._run_function = waits.numbered(_internal._run_function)
         turns.install(lambda: here.ask("start"), self.made.waited)
         turn_guest.install(here)
         self.made.install()

@@ -51,7 +51,7 @@ def _standing(thread: Thread, name: str, is_main: bool) -> Standing:
         reading = Reading("thing", called or "something")
     took = ""
     if reading.kind == "lock" and reading.ends:
-        took = thread.others[reading.ends[0]].took(thread.awaited())
+        took = thread.others[reading.ends[0]].took(thread.awaits)
     key: Any = thread.id
     return Standing(
         key,
