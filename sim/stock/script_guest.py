@@ -38,10 +38,12 @@ from squall.sim.scripts.compat.errors import (
     call_hook,
     exit_code_of,
     exited,
+    own_frames_left_out,
     report,
     usage_of,
 )
 from squall.sim.scripts.compat.process import FORKS_RUN_EXIT_HANDLERS
+from squall.sim.scripts.compat.threads import hooked
 from squall.sim.scripts.computing import Computing
 from squall.sim.scripts.reference import told_to
 from squall.sim.scripts.rounds import compiled
@@ -186,6 +188,8 @@ class ScriptGuest:
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
         stacks_from_outside.offer()
+        self._opened.enter_context(own_frames_left_out(lambda: True))
+        _thread_module.excepthook = _thread_module.__excepthook__ = hooked
         generators.install(role["seed"], role["pid"])
         returned.give_to(
             lambda value: here.ask("returned", int(os.environ["RANK"]), value), first=True
