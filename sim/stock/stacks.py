@@ -25,6 +25,7 @@ class Standing(NamedTuple):
     made: str
     place: str
     line: str
+    variables: tuple[tuple[str, str], ...]
 
 
 def stacks() -> list[Standing]:
@@ -63,6 +64,7 @@ def _standing(thread: Thread, name: str, is_main: bool) -> Standing:
         thread.made(),
         thread.place,
         thread.line,
+        thread.variables,
     )
 
 

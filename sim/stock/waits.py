@@ -71,6 +71,7 @@ class Waits:
             place=thread.place,
             line=thread.line,
             noted=self._noted,
+            variables=thread.variables,
         )
         operations = self._operations.get(worker, [])
         if thread.is_main and operations and plain.kind == "thing":

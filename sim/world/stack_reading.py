@@ -19,6 +19,7 @@ from squall.real.rpc.called import name_of_call
 from squall.sim.world.expressions import expression_of, held_by, made_at, value_of
 from squall.sim.world.places import WRAPPERS, file_name, frames_of, is_library, place_in, place_of
 from squall.sim.world.started import Started
+from squall.sim.world.values import variables
 
 
 class Rank(NamedTuple):
@@ -73,6 +74,11 @@ class Thread:
     def line(self) -> str:
         told = place_of(self.frames[0] if self.frames else None)
         return told or ("" if self.started is None else self.started.line)
+
+    @property
+    def variables(self) -> tuple[tuple[str, str], ...]:
+        """Those of the user's function that it is in, by name."""
+        return () if self.user is None else tuple(variables(self.frames[self.user]).items())
 
     @cached_property
     def held(self) -> list[tuple[int, str, str]]:

@@ -64,7 +64,7 @@ dist.all_gather([values.clone(), values.clone()], values + rank)
 plant(unpacked=lambda *sent: [each + 1 for each in kept["unpacked"](*sent)])
 dist.broadcast(values, 1)
 dist.scatter(values, [values, values + 1] if rank == 0 else None)
-def stale(tensors, sent=[]): sent.append(kept["Packed"](tensors)); return sent[(len(sent) - 1) % 2]
+def stale(*given, sent=[]): sent.append(kept["Packed"](*given)); return sent[(len(sent) - 1) % 2]
 plant(Packed=stale)
 into = torch.empty(1)
 for n in range(2):
