@@ -70,6 +70,28 @@ _MESSAGES = {
     "SEND": "message of a group",
 }
 
+#: functions of PyTorch's own that run on other workers, and what a program calls for that
+_ON_BEHALF_OF = {
+    "_gather_to_leader": "shutdown",
+    "_broadcast_to_followers": "shutdown",
+    "_receive_broadcast": "shutdown",
+    "_update_group_membership": "init_rpc",
+    "_get_device_infos": "init_rpc",
+    "_local_invoke": "method of an RRef",
+    "_local_invoke_async_execution": "method of an RRef",
+    "local_invoke": "method of an RRef",
+    "local_invoke_async_execution": "method of an RRef",
+    "_rref_typeof_on_owner": "type of an RRef",
+    "_new_local_optimizer": "DistributedOptimizer",
+    "_new_script_local_optimizer": "DistributedOptimizer",
+    "_local_optimizer_step": "DistributedOptimizer.step",
+    "_script_local_optimizer_step": "DistributedOptimizer.step",
+    "_create_module": "RemoteModule",
+    "_create_module_with_interface": "RemoteModule",
+    "_param_rrefs": "RemoteModule.remote_parameters",
+    "_remote_forward": "RemoteModule.forward",
+}
+
 _RREF_FORK = ("rref", "fork")
 #: what the ids in a message are, by its type; those of a message that carries another one are followed by its own
 _ABOUT = {
@@ -109,6 +131,11 @@ def number_of(number: int, one: str, many: str = "") -> str:
 def type_named(type: str) -> str:
     """What messages of a type are."""
     return _MESSAGES.get(type, type.lower().replace("_", " "))
+
+
+def function_named(name: str) -> str:
+    """A function that a call runs; of PyTorch's own, what a program calls for that."""
+    return _ON_BEHALF_OF.get(name.rpartition(".")[2], name)
 
 
 def in_words(text: str, workers: Mapping[int, str]) -> str:
@@ -201,7 +228,7 @@ class Names:
         places: Mapping[int, str] | None = None,
     ) -> None:
         self.workers = workers
-        self._asked = asked or {}
+        self._asked = {call: function_named(name) for call, name in (asked or {}).items()}
         #: by context: the line that has begun it, where that was noted
         self.begun: dict[int, str] = {}
         #: by task: the function of the request that it serves
@@ -215,7 +242,7 @@ class Names:
         self._made: dict[tuple[int, int], tuple[int, int]] = {}
         for number, (_, worker, task, type, values) in enumerate(records):
             if type is tracing.UDF_STARTED:
-                self.functions.setdefault(task, str(values[0]))
+                self.functions.setdefault(task, function_named(str(values[0])))
             elif type is tracing.HANDLER_STARTED:
                 self._served[values[0], values[2]] = task
             elif type is tracing.CALL_STARTED:
@@ -230,6 +257,9 @@ class Names:
                 self._tasks[task] = (worker, str(values[0]), values[2])
             if worker >= 0 and task and (task not in self._tasks or self._tasks[task][2] < 0):
                 self._mains.setdefault(worker, task)
+        for call, task in self._served.items():
+            if call in self._asked and task in self.functions:
+                self.functions[task] = self._asked[call]
 
     def worker(self, id: int) -> str:
         return worker_named(self.workers, id)
@@ -246,6 +276,11 @@ class Names:
         """The function that a worker has called; "" where it is none, or nobody has noted or begun it."""
         noted = self._asked.get((worker, id))
         return noted or self.functions.get(self._served.get((worker, id), -1), "")
+
+    def began(self, task: int, name: str) -> str:
+        """A function that began in a task. ``name``: as its event has it."""
+        known = function_named(name)
+        return known if known == name else self.functions.get(task, known)
 
     def function_of(self, type: str, src: int, dst: int, id: int) -> str:
         """The function that a message calls, or whose result it brings; "" for others."""
@@ -278,6 +313,8 @@ class Names:
             return f"autograd message {before} of {self.worker(maker)}"
         if kind == "of":
             return type_named(value)
+        if kind == "profiling":
+            return f"profile {value[1]} of {self.worker(value[0])}"
         if kind in ("rref", "fork", "child"):
             return f"{'RRef' if kind == 'rref' else kind} {value[1]} of {self.worker(value[0])}"
         if kind in ("group", "number", "tag"):

@@ -56,6 +56,8 @@ class Waiting(NamedTuple):
     place: str = ""
     line: str = ""
     noted: int | None = None
+    #: by name: the variables of the function that it is in
+    variables: tuple[tuple[str, str], ...] = ()
 
 
 def line_of(waiting: Waiting) -> str:

@@ -12,8 +12,10 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+import squall
 from squall.model.events.run import Violation
 from squall.properties.browser.conftest import HEIGHT, WIDTH, Page
+from squall.properties.support.paths import ROOT
 from squall.properties.support.playing import write
 from squall.properties.support.scripts import run_file
 from squall.properties.support.timeline_runs import confirmation, hanging, large, training
@@ -199,6 +201,37 @@ def test_a_page_opens_on_the_failure(visit: Visit, tmp_path: Path) -> None:
         assert rows["y"] + rows["height"] / 2 <= opened.js("return window.innerHeight")
     assert page.js("return squall.view") == "waits"
     assert page.js("return document.querySelector('header').innerText").count(hang.cause) == 1
+
+
+def test_events_are_in_sight_below_a_view_of_many_rows(visit: Visit) -> None:
+    run = squall.run(ROOT / "examples" / "pipeline.py", workers=None, seed=0, stdout=StringIO())
+    page = visit(run.timeline().html)
+    page.open("work")
+    emulate(page, WIDTH, HEIGHT, "light")
+    rows = page.browser.find_element(By.ID, "rows").rect
+    assert rows["y"] + rows["height"] <= HEIGHT
+    notes = page.browser.find_element(By.ID, "notes").text
+    assert notes.startswith("rows 1 to 8 of ")
+    named = page.js(
+        "return [...document.querySelectorAll('#figure .bartext')].map(e => e.textContent)"
+    )
+    assert any(name.startswith("forward") for name in named), "there is room for names of functions"
+
+
+@pytest.mark.parametrize("seed", [5, 12])
+def test_where_faults_end_is_written_within_the_picture(visit: Visit, seed: int) -> None:
+    page = visit(pictures.page(pictures.recording(replay(draw(seed, Settings("rough"))))))
+    emulate(page, WIDTH, 600, "light")  # as low as a picture gets
+    page.open("calls")
+    page.open("space_time")
+    (left, top, right, bottom), *labels = page.js(
+        "const box = e => { const r = e.getBoundingClientRect(); return [r.left, r.top, r.right, r.bottom] };"
+        "return [box(document.querySelector('#figure .nsewdrag')), ...[...document.querySelectorAll('#figure text')]"
+        ".filter(e => e.textContent === 'faults healed').map(box)]"
+    )
+    assert labels
+    for label in labels:
+        assert left <= label[0] < label[2] <= right and top <= label[1] < label[3] <= bottom
 
 
 # -- hovering and clicking ------------------------------------------------------------------------

@@ -8,11 +8,17 @@ asks the coordinator for the end of its time, and is woken before if somebody re
 from __future__ import annotations
 
 import _thread
+import functools
+import itertools
 import pickle
 import queue
 import threading
 from collections.abc import Callable
 from typing import Any, ClassVar
+
+#: by thread: the number of what it does, a thread of the script's or a call; 0 where that has none
+_doing: dict[int, int] = {}
+_numbers = itertools.count(1)
 
 
 class Waiter:
@@ -27,25 +33,37 @@ class Waiter:
         self._lock = _thread.allocate_lock()
         #: of those who wait with a time limit, in the order in which they came
         self._questions: list[int] = []
+        #: who has taken it: the thread, and what that was doing
+        self._taken = 0, 0
+
+    def _acquired(self) -> bool:
+        me = _thread.get_ident()
+        self._taken = me, _doing.get(me, 0)
+        return True
+
+    def holder(self) -> int | None:
+        """The thread that has taken it; None if that has ended since, or the call that it ran."""
+        thread, doing = self._taken
+        return thread if doing == _doing.get(thread, 0) else None
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """As ``threading.Lock.acquire``; ``timeout`` in seconds of virtual time."""
         if self._lock.acquire(False):
-            return True
+            return self._acquired()
         if not blocking:
             return False
         if timeout < 0:
             self._lock.acquire()
             self._woken()
-            return True
+            return self._acquired()
         end_s: float = self._now() + timeout
         left_s = float(timeout)
         while not self._woken_within(left_s):
             left_s = end_s - self._now()
             if left_s <= 0:
-                return self._lock.acquire(False)
+                return self._lock.acquire(False) and self._acquired()
         self._woken()
-        return True
+        return self._acquired()
 
     def _woken_within(self, seconds: float) -> bool:
         """Wait for a release, and whether the lock is held after it."""
@@ -85,6 +103,22 @@ class Waiter:
     def _at_fork_reinit(self) -> None:
         self._lock = _thread.allocate_lock()
         self._questions.clear()
+
+
+def numbered(function: Any) -> Any:
+    """``function``, which a thread runs as something of its own: what it takes then, nobody has any more when it has
+    ended."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        me = _thread.get_ident()
+        before, _doing[me] = _doing.get(me, 0), next(_numbers)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _doing[me] = before
+
+    return run
 
 
 def install(link: Any, now: Callable[[], float]) -> None:

@@ -368,8 +368,12 @@ class RpcAgent:
                 raise
             except Exception as failure:  # a tensor that cannot be copied, say
                 self._answer(request, _exception(error_text(failure)))
-        except ConnectionError:
-            logger.warning("%s could not answer %r", self.info, request)
+        except ConnectionError as lost:
+            caller = self.members.by_id.get(request.src)
+            logger.warning(
+                "RPC agent for %s encountered error when sending response to request #%d to %s: %s",
+                *(self.info.name, request.id, caller.name if caller else request.src, lost),
+            )
         finally:
             context = self.worker.rref_context
             if context is not None and context.leaving:

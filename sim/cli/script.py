@@ -63,6 +63,15 @@ class ScriptRun:
     go_on: bool = False
     replicas: bool = True
 
+    def __post_init__(self) -> None:
+        """Raises :class:`BadInput` for a profile of faults without a number of workers, before anything is imported
+        that takes its time."""
+        if self.faults is None or self.faults.profile is None or self.workers is not None:
+            return
+        if NEXT not in self.args and self.script.suffix != RANKS_SUFFIX:
+            text = self.faults.text
+            raise BadInput("--faults", text, f"{text} needs the number of workers: give --workers")
+
     def scenario(self) -> Scenario:
         """The script as it is now, in this world. Raises :class:`BadInput`."""
         parsers.device_of(self.engine, self.device)
@@ -138,8 +147,7 @@ class ScriptRun:
     def _plan(self, script: Script) -> Plan:
         """What is to go wrong.
 
-        Raises :class:`BadInput` for a plan with other workers, and for a profile without a number
-        of workers.
+        Raises :class:`BadInput` for a plan with other workers.
         """
         from squall.sim.faults.plan import NO_FAULTS
 
@@ -147,9 +155,7 @@ class ScriptRun:
             return NO_FAULTS
         if self.faults.profile is None:
             return self.faults.plan_for(script.workers)
-        text = self.faults.text
-        if script.workers is None:
-            raise BadInput("--faults", text, f"{text} needs the number of workers: give --workers")
+        assert script.workers is not None, "it is known from the beginning"
         from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
         from squall.sim.search.draw import draw_faults
 

@@ -35,15 +35,18 @@ from squall.sim.scenarios.play import play
 from squall.sim.scripts.raised import RankError, rank_error
 from squall.sim.scripts.read import read_script
 from squall.sim.search.again import known_mutant, planted
+from squall.sim.world.call_lines import CallLines
 from squall.sim.world.compute import MEASURED
 from squall.sim.world.latency import DEFAULT_LATENCY
 from squall.sim.world.spinning import DEFAULT_LIMIT_S, limited
+from squall.sim.world.watch import watching
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
     from squall.sim.pictures import CriticalPath
+    from squall.sim.pictures.recording import Recording
 
 PictureName = Literal["space_time", "graph", "work", "futures", "rrefs", "contexts", "waits"]
 PICTURE_NAMES: tuple[PictureName, ...] = get_args(PictureName)
@@ -69,9 +72,20 @@ class Run:
     ``scenario`` is all that it depends on; ``inner`` is the run as squall's own checks see it.
     """
 
-    def __init__(self, scenario: Scenario, inner: FinishedRun) -> None:
+    def __init__(
+        self, scenario: Scenario, inner: FinishedRun, noted: CallLines | None = None
+    ) -> None:
         self.scenario = scenario
         self.inner = inner
+        #: which lines have made its calls, if that was noted
+        self._noted = {} if noted is None else noted.found
+
+    @cached_property
+    def _recorded(self) -> Recording:
+        """The run as pictures need it."""
+        from squall.sim.pictures.recording import recording
+
+        return recording(self.inner, **self._noted)
 
     @cached_property
     def results(self) -> list[Any]:
@@ -161,7 +175,7 @@ class Run:
         count from the end."""
         from squall.sim.pictures.narrate import narrate
 
-        return list(narrate(self.inner.records, first=first, last=last))
+        return list(narrate(self._recorded, first=first, last=last))
 
     def timeline(self, *, plotly: PlotlyFrom = "inline") -> Timeline:
         """The pictures of the run as one page: shown where it is the last value of a cell, written
@@ -171,14 +185,15 @@ class Run:
         ("cdn"), or from a file that is written beside it ("file"). Raises ValueError for another one.
         """
         from squall.sim.pictures.page import page
-        from squall.sim.pictures.recording import facts_of, recording
+        from squall.sim.pictures.recording import facts_of
 
         if plotly not in PLOTLY_FROM:
             known = ", ".join(map(repr, PLOTLY_FROM))
             raise ValueError(f"plotly is {plotly!r}, expected one of {known}")
         script = self.scenario.script
         title = Path(script.path).name if script is not None else "a program"
-        recorded = recording(self.inner, title=title, facts=facts_of(self.scenario))
+        facts = facts_of(self.scenario) | self._recorded.facts
+        recorded = replace(self._recorded, title=title, facts=facts)
         return Timeline(lambda where: page(recorded, plotly=where), plotly)
 
     def picture(self, name: PictureName, **options: Any) -> go.Figure:
@@ -194,14 +209,14 @@ class Run:
         if name not in PICTURE_NAMES:
             known = ", ".join(map(repr, PICTURE_NAMES))
             raise ValueError(f"name is {name!r}, expected one of {known}")
-        return narrow(getattr(pictures, name)(self.inner, **options))
+        return narrow(getattr(pictures, name)(self._recorded, **options))
 
     def critical_path(self, *, context: int | None = None) -> CriticalPath | None:
         """The chain of events that decided how long the step in ``context`` took, by default the
         longest; None if there is no such step."""
         from squall.sim import pictures
 
-        return pictures.critical_path(pictures.recording(self.inner), context=context)
+        return pictures.critical_path(self._recorded, context=context)
 
     def raise_if_failed(self) -> Run:
         """This run. Raises :class:`Failed`, an AssertionError, if something is wrong."""
@@ -412,7 +427,9 @@ def run(
             must_be_outside()
             with turn, outside():
                 scenario = measured(scenario)
-        return run_scenario(scenario, stdout=stdout)
+        with watching(noted := CallLines()):
+            found = run_scenario(scenario, stdout=stdout)
+        return Run(scenario, found.inner, noted)
 
 
 def run_scenario(

@@ -45,7 +45,9 @@ from squall.sim.search.again import again
 from squall.sim.search.campaign import run_campaign
 from squall.sim.search.draw import Settings, draw
 from squall.sim.search.shrink.shrinker import Shrinker
+from squall.sim.world.call_lines import CallLines
 from squall.sim.world.choosing import Grain, GrainError, NotExplorableError
+from squall.sim.world.watch import watching
 
 #: what a run can be named by: a seed, a file, the name of a stored failure, or a run itself
 Named = int | str | os.PathLike[str] | Run | Scenario
@@ -221,7 +223,8 @@ def replay(
     if engine is not None:
         scenario = replace(scenario, engine=engine, expected=Expected())
     with turn, outside():
-        return Run(scenario, again(scenario))
+        with watching(noted := CallLines()):
+            return Run(scenario, again(scenario), noted)
 
 
 def shrink(

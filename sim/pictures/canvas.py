@@ -279,11 +279,11 @@ class Canvas:
             low, high = min(lanes, default=0) - 0.7, max(lanes, default=0) + 0.7
             if last is not None:
                 low, high = -0.7, last + 0.7
-                base["meta"]["height"] = min(round((high - low) * 34 + 150), 900)
             if window is not None and window < len(lanes):
-                low, high = first - 0.7, first + window - 0.5
+                inside = sorted(lanes)[first : first + window]
+                low, high = inside[0] - 0.7, inside[-1] + 0.5
                 shown_rows = f"rows {first + 1:,} to {first + window:,} of {len(lanes):,}"
-                self.note(f"{shown_rows}: drag for the others, double-click for all")
+                self.notes.insert(0, f"{shown_rows}: drag for the others, double-click for all")
             base["meta"]["lanes"] = [list(lanes), list(lanes.values())]
             shown = [at for at in lanes if low <= at <= high]
             labelled = shown[:: max(1, -(-len(shown) // LABELS_MOST))]

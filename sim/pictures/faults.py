@@ -136,8 +136,11 @@ def draw_faults(canvas: Canvas, rows: dict[int, float]) -> None:
                 "line": {"color": GREEN, "width": 1.5, "dash": "dash"},
                 "label": {
                     "text": "faults healed",
+                    # Below the edge of the picture, on the side of the line that has more room.
                     "textposition": "end",
                     "textangle": 0,
+                    "yanchor": "top",
+                    "xanchor": "right" if number > run.last / 2 else "left",
                     "font": {"size": 10, "color": GREEN},
                 },
             }

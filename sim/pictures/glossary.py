@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-#: functions of PyTorch's own that calls run, and what they are there for
-#: (torch/distributed/rpc/api.py, torch/distributed/optim/optimizer.py)
+#: what a program calls that itself calls functions of PyTorch's own on other workers, and what those are there for
 FUNCTIONS = {
-    "_gather_to_leader": "PyTorch's own, in rpc.shutdown() and _all_gather: a worker tells the leader that "
-    "it has come so far",
-    "_broadcast_to_followers": "PyTorch's own, in rpc.shutdown() and _all_gather: the leader tells a worker that "
-    "all have come so far",
-    "_receive_broadcast": "in rpc.shutdown() and _all_gather: the leader tells a worker that all have come "
-    "so far (PyTorch's _broadcast_to_followers)",
-    "local_invoke": "a method of an RRef's value, called by rref.rpc_sync() and the like (PyTorch's "
-    "_local_invoke)",
-    "local_invoke_async_execution": "a method of an RRef's value, called by rref.rpc_sync() and the "
-    "like (PyTorch's _local_invoke_async_execution)",
-    "_new_local_optimizer": "PyTorch's own: DistributedOptimizer makes its part on a worker",
-    "_new_script_local_optimizer": "PyTorch's own: DistributedOptimizer makes its part on a worker",
-    "_local_optimizer_step": "PyTorch's own: DistributedOptimizer.step() on a worker",
-    "_script_local_optimizer_step": "PyTorch's own: DistributedOptimizer.step() on a worker",
-    "_create_module": "PyTorch's own: a RemoteModule makes its module on its worker",
-    "_create_module_with_interface": "PyTorch's own: a RemoteModule makes its module on its worker",
-    "_param_rrefs": "PyTorch's own: RemoteModule.remote_parameters()",
-    "_remote_forward": "PyTorch's own: a call of a RemoteModule",
-    "_local_invoke": "PyTorch's own: a method of an RRef's value, called by rref.rpc_sync() and the like",
-    "_local_invoke_async_execution": "PyTorch's own: a method of an RRef's value, called by "
-    "rref.rpc_sync() and the like",
-    "_rref_typeof_on_owner": "PyTorch's own: rref.rpc_sync() and the like ask for the type of the value",
-    "_update_group_membership": "PyTorch's own, in a world that workers join and leave: one joined or left",
-    "_get_device_infos": "PyTorch's own: a worker tells its devices, in a world that workers join and leave",
+    "shutdown": "of rpc.shutdown(): a worker tells the leader that it has come so far, or the leader tells a "
+    "worker that all have",
+    "init_rpc": "of rpc.init_rpc() in a world that workers join and leave: one joined or left",
+    "method of an RRef": "a method of an RRef's value, called by rref.rpc_sync() and the like",
+    "type of an RRef": "rref.rpc_sync() and the like ask for the type of the value",
+    "DistributedOptimizer": "it makes its part on a worker",
+    "DistributedOptimizer.step": "it steps on a worker",
+    "RemoteModule": "it makes its module on its worker",
+    "RemoteModule.remote_parameters": "it asks for references to its parameters",
+    "RemoteModule.forward": "a call of a remote module",
 }
 
 
 def about_function(label: str) -> str:
-    """What a function of PyTorch's own is there for, "" for others. ``label``: its name, perhaps with
-    its module, or after the name of who waits for it."""
-    return FUNCTIONS.get(label.rpartition(": ")[2].rpartition(".")[2], "")
+    """What a call of PyTorch's own is there for, "" for others. ``label``: what it is called for, perhaps after the
+    name of who waits for it."""
+    return FUNCTIONS.get(label.rpartition(": ")[2], "")
 
 
 #: what a node of a graph is
@@ -57,7 +42,7 @@ WORDS = (
     ("fork 10 of worker2", "One worker's handle on an RRef: worker2 gave it number 10; RRefs and forks are counted together. "
      "The owner keeps the value while there are forks."),
     ("autograd message 4 of worker2", "Tensors that worker2 sent within a context, and what a send and a recv function belong to."),
-    ("_gather_to_leader, _receive_broadcast", "Functions of the RPC library's own: how workers wait for each other in rpc.shutdown()."),
+    ("shutdown, init_rpc", "As what is called: a call of the RPC library's own, by which workers wait for each other there."),
     ("send, recv", "The two ends of a message in the autograd graph. Gradients go from the recv back to the send."),
     ("critical path", "The chain of events that decided when the step ended: had one of them been earlier, "
      "the end could have been."),

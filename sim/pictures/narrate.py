@@ -1,27 +1,23 @@
 """A run told in words: a sentence for each event, or a log with a column for each worker.
 
-for line in narrate(trace.records): print(line)
+for line in narrate(run): print(line)
 
-t=0.031200 w2 -> w0 RREF_FORK_REQUEST rref=(0,1) fork=(2,5) dropped: lost
+t=0.031200 worker0 message dropped: registration of a reference, worker2 → worker0, message 7, call 3, lost
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 from rich.text import Text
 
-from squall.model.events.digest import Record
-from squall.model.events.names import Names, kinds_of, made_by
-from squall.real.tracing import MESSAGE_DELIVERED, MESSAGE_DROPPED, MESSAGE_SENT
+from squall.model.events.run import Run
+from squall.real.tracing import MESSAGE_DROPPED
+from squall.sim.pictures.recording import Recording
+from squall.sim.pictures.words import line, what
 
 # Okabe and Ito: told apart with any eyes.
 _WORKER_COLOURS = ("#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#f0e442", "#d55e00", "#0072b2")
-_MOST_SHOWN = 100
-_TEXT_SHOWN = 200
-
-_IDS = frozenset({"context", "message"})
 #: in the log: what a worker's column shows for an event, and what that says; for others it is a dot
 LEGEND = {
     "message_delivered": ("<", "a message arrived"),
@@ -50,88 +46,40 @@ LEGEND = {
     "gradients_received": ("+", "gradients came from another worker"),
 }
 MARKS = {name: mark for name, (mark, _) in LEGEND.items()}
-#: of these, the worker that an event with none of its own is shown at: a field's place
-_PLACE = {"message_sent": 1, "message_dropped": 2, "message_delivered": 2}
 
 
-class Narrator:
-    """Puts the events of one run into words, one after the other."""
-
-    def __init__(self, records: Sequence[Record]) -> None:
-        self._names = Names(records, {})
-        #: what each message is about, by its number
-        self._about: dict[int, str] = {}
-
-    def text(self, record: Record) -> str:
-        """What happened, without time and worker."""
-        type, values = record[3], record[4]
-        if type is MESSAGE_SENT:
-            number, src, dst, name, id, size, about = values
-            function = self._names.function_of(name, src, dst, id)
-            ids = self._about[number] = f" of {function}" * bool(function) + _about(name, about)
-            return f"w{src} -> w{dst} {name} id={id}{ids} sent, {size} bytes"
-        if type is MESSAGE_DELIVERED:
-            number, src, dst, name, id, latency_s = values
-            ids = self._about.pop(number, "")
-            return f"w{src} -> w{dst} {name} id={id}{ids} delivered after {latency_s:.6f} s"
-        if type is MESSAGE_DROPPED:
-            number, src, dst, name, id, reason = values
-            return f"w{src} -> w{dst} {name} id={id}{self._about.get(number, '')} dropped: {reason}"
-        if type.name == "dependencies_computed":
-            context, nodes, _ = values
-            return f"dependencies_computed context={_id(context)} of {len(nodes)} nodes"
-        said = (
-            f"{field}={_shown(field, v)}" for field, v in zip(type.fields, values, strict=False)
-        )
-        return " ".join((type.name, *said))
-
-    def worker(self, record: Record) -> int:
-        """The worker whose event it is; -1 for none."""
-        name = record[3].name
-        if record[1] < 0 and name in _PLACE:
-            return int(record[4][_PLACE[name]])
-        return record[1]
-
-
-def narrate(records: Sequence[Record], *, first: int = 0, last: int | None = None) -> Iterator[str]:
+def narrate(run: Run | Recording, *, first: int = 0, last: int | None = None) -> Iterator[str]:
     """A line for each event from number ``first`` to the one before ``last``."""
-    narrator = Narrator(records)
-    for number, record in enumerate(records[:last]):
-        text = narrator.text(record)
-        if number >= first:
-            worker = narrator.worker(record)
-            who = "" if text.startswith("w") and record[3].name in _PLACE else f"{_name(worker)} "
-            yield f"t={record[0]:.6f} {who}{text}"
+    recorded = _recorded(run)
+    for number in range(len(recorded))[first:last]:
+        yield line(recorded, number)
 
 
-def sentence(records: Sequence[Record], number: int) -> str:
-    """The line of one event."""
-    return next(narrate(records, first=number, last=number + 1))
-
-
-def column_log(records: Sequence[Record], workers: int) -> Iterator[Text]:
+def column_log(run: Run | Recording, workers: int) -> Iterator[Text]:
     """A line for each event, with a column for each of ``workers`` workers: its mark is in the
     column of the worker where it happened (see :data:`MARKS`). The first line names the columns."""
-    narrator = Narrator(records)
-    width = len(str(max(len(records) - 1, 0)))
+    recorded = _recorded(run)
+    width = len(str(recorded.last))
     columns = Text()
     for worker in range(workers):
         columns.append(f" {worker % 100:>2}", style=_colour(worker))
     yield Text.assemble(f"{'#':>{width + 1}} {'t':>11} ", columns)
-    for number, record in enumerate(records):
-        worker = narrator.worker(record)
-        text = narrator.text(record)
-        mark = MARKS.get(record[3].name, ".")
-        line = Text(f"#{number:<{width}} {record[0]:>11.6f} ", style="")
-        before = "   " * worker if 0 <= worker < workers else ""
-        after = "   " * (workers - worker - 1) if 0 <= worker < workers else "   " * workers
-        style = _colour(worker)
-        line.append(before)
-        if 0 <= worker < workers:
-            line.append(f"  {mark}", style=f"bold {style}")
-        line.append(after)
-        line.append(f"  {text}", style="red" if record[3] is MESSAGE_DROPPED else style)
-        yield line
+    for number, record in enumerate(recorded.records):
+        worker = int(recorded.workers_of[number])
+        inside, style = 0 <= worker < workers, _colour(worker)
+        told = Text(f"#{number:<{width}} {record[0]:>11.6f} ", style="")
+        told.append("   " * (worker if inside else workers))
+        if inside:
+            told.append(f"  {MARKS.get(record[3].name, '.')}", style=f"bold {style}")
+            told.append("   " * (workers - worker - 1))
+        told.append(
+            f"  {what(recorded, number)}", style="red" if record[3] is MESSAGE_DROPPED else style
+        )
+        yield told
+
+
+def _recorded(run: Run | Recording) -> Recording:
+    return run if isinstance(run, Recording) else Recording(run.records, names=run.names)
 
 
 def legend() -> Iterator[str]:
@@ -143,44 +91,9 @@ def legend() -> Iterator[str]:
     width = max(map(len, every[:half]))
     for left, right in zip(every[:half], [*every[half:], ""], strict=False):
         yield f"  {left:<{width}}    {right}".rstrip()
-    yield "rref=(0,3), fork=(2,10): number 3 that worker 0 gave, number 10 that worker 2 gave."
-    yield "context=2.0, message=2.0: number 0 that worker 2 made. id: of a call, counted by its caller."
+    yield "RRef 3 of worker0: number 3 that worker0 gave. message: by its number in the run."
+    yield "call 2: counted by its caller. 1st context of worker2: the first that worker2 began."
 
 
 def _colour(worker: int) -> str:
     return _WORKER_COLOURS[worker % len(_WORKER_COLOURS)] if worker >= 0 else "dim"
-
-
-def _name(worker: int) -> str:
-    return f"w{worker}" if worker >= 0 else "--"
-
-
-def _about(type: str, about: tuple[Any, ...]) -> str:
-    return "".join(
-        f" {kind}={_shown(kind, value)}" if kind else f" {_plain(value)}"
-        for kind, value in kinds_of(type, about)
-    )
-
-
-def _shown(name: str, value: Any) -> str:
-    return _id(value) if name in _IDS else _plain(value)
-
-
-def _id(value: Any) -> str:
-    """An id of a context or an autograd message: who made it, and its counter there."""
-    if not isinstance(value, int) or value < 0:
-        return str(value)
-    maker, before = made_by(value)
-    return f"{maker}.{before}"
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.6f}"
-    if isinstance(value, tuple):
-        inside = ",".join(_plain(each) for each in value)
-        return f"({inside[:_MOST_SHOWN]}{'...' if len(inside) > _MOST_SHOWN else ''})"
-    if isinstance(value, str):
-        line = value.partition("\n")[0]
-        return line if len(line) <= _TEXT_SHOWN else f"{line[:_TEXT_SHOWN]}..."
-    return str(value)

@@ -101,7 +101,7 @@ def _of_task(run: Recording, events: list[int]) -> Iterable[Span]:
         elif type is tracing.PASS_ENDED:
             in_pass = max(in_pass - 1, 0)
         elif type is tracing.UDF_STARTED:
-            functions.append((event, values[0]))
+            functions.append((event, run.called.began(task, values[0])))
         elif type is tracing.UDF_ENDED and functions:
             first, function = functions.pop()
             error = f"raised {values[1]}" if values[1] else ""

@@ -86,6 +86,7 @@ def plain(name: str) -> str:
 
 _MESSAGES = (tracing.MESSAGE_SENT, tracing.MESSAGE_DELIVERED, tracing.MESSAGE_DROPPED)
 _HANDLERS = (tracing.HANDLER_STARTED, tracing.HANDLER_RESUMED, tracing.HANDLER_ENDED)
+_FUNCTIONS = (tracing.UDF_STARTED, tracing.UDF_ENDED)
 _OPERATIONS = (tracing.OPERATION_STARTED, tracing.OPERATION_ENDED)
 
 
@@ -95,6 +96,19 @@ def told(run: Recording, number: int) -> str:
     what, *rest = [*_details(run, number), ""]
     text = ", ".join(filter(None, (f"{what} ({place})".strip() if place else what, *rest)))
     return text if len(text) <= _DETAILS_MOST else text[: _DETAILS_MOST - 1] + "…"
+
+
+def line(run: Recording, number: int) -> str:
+    """An event in one line: when, where, what, and its details."""
+    worker = int(run.workers_of[number])
+    where = f"{run.name(worker)} " if worker >= 0 else ""
+    return f"t={run.time_s(number):.6f} {where}{what(run, number)}"
+
+
+def what(run: Recording, number: int) -> str:
+    """What happens by an event, and its details."""
+    details = told(run, number)
+    return event_named(run.records[number][3].name) + (f": {details}" if details else "")
 
 
 def _details(run: Recording, number: int) -> Iterator[str]:
@@ -134,6 +148,8 @@ def _details(run: Recording, number: int) -> Iterator[str]:
     elif type in _HANDLERS:
         yield plain(names.call(value["src"], value["id"]))
         del value["type"]
+    elif type in _FUNCTIONS:
+        yield names.began(task, value.pop("name"))
     elif type in _OPERATIONS:
         yield f"{value.pop('kind')} {value.pop('number')}"
     yield from (_said(names, type, *item) for item in value.items())

@@ -38,6 +38,8 @@ SPANS_MOST = 30_000
 #: in the order in which they are drawn, the last on top
 ACTIVITIES = (FUNCTION, REPLY, PASS, CONFIRM, QUEUED, OTHER, OPERATION, HANDLING, NODE)
 _WIDTHS = {FUNCTION: 7, NODE: 5, HANDLING: 4}
+#: rows that are shown at first: as many as have room for names of functions in them on a page
+WINDOW = 8
 _HEIGHTS = {FUNCTION: 0.88, NODE: 0.66, HANDLING: 0.4, OTHER: 0.3}
 
 
@@ -75,8 +77,12 @@ def work(
     if critical:
         _draw_critical(canvas, context, lanes.rows)
     canvas.violations(lambda worker: lanes.middle.get(worker, -1.0))
+    failed = -1 if run.ok else int(run.workers_of[run.opened_at]) if len(run) else -1
+    top = lanes.extent.get(failed, (0.0, 0.0))[0]
     return canvas.figure(
         names,
+        window=WINDOW,
+        first=min(sum(at < top for at in names), max(len(names) - WINDOW, 0)),
         last=max((high for _, high in lanes.extent.values()), default=0.0),
         barmode="overlay",
         legend_traceorder="normal",
@@ -177,7 +183,7 @@ def _draw(
         hovers,
         fill=Fill(activity.color, activity.pattern, activity.outline),
         name=label,
-        height=_HEIGHTS.get(activity, 0.54),
+        height=_HEIGHTS.get(activity, 0.68),
         labels=None if activity in (QUEUED, OTHER) else [span.label for span in spans],
     )
 

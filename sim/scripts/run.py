@@ -21,8 +21,10 @@ from squall.model.one_process.reference import OnPass
 from squall.real.autograd import api as dist_autograd
 from squall.real.rpc.py_rref import RRef
 from squall.real.rpc.store import Store
+from squall.real.worker import current_worker_or_none
 from squall.sim.scenario import Scenario, Script, World
 from squall.sim.scripts.choice import GroupChoice
+from squall.sim.scripts.compat.errors import own_frames_left_out
 from squall.sim.scripts.compat.launcher import Launcher, ProcessResult
 from squall.sim.scripts.compat.process import SimProcess, current_process, process_of
 from squall.sim.scripts.computing import Computing
@@ -210,6 +212,7 @@ class _ScriptRun:
                 self.choice.serve(launcher)
             with (
                 launcher,
+                own_frames_left_out(lambda: current_worker_or_none() is not None),
                 nullcontext() if self.computing is None else self.computing.watch(dist_autograd),
                 told_to(self._comparisons.add),
             ):

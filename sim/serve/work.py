@@ -16,11 +16,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from squall.model.events.names import event_named
 from squall.sim.names import PlotlyFrom
 from squall.sim.pictures.page import page
-from squall.sim.pictures.recording import Recording, explained, facts_of, recording
-from squall.sim.pictures.words import told
+from squall.sim.pictures.recording import explained, facts_of, recording
+from squall.sim.pictures.words import line
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.keeping import kept_failure
 from squall.sim.scenarios.own import read_scenario_file
@@ -79,17 +78,9 @@ def compare(one: Path, other: Path, scripts: bool) -> str:
     if number is not None:
         last = min(number + _AFTER, max(len(run) for run in runs))
         for at in range(max(0, number - _BEFORE), last):
-            sides = [_line(run, at) for run in runs]
+            sides = [line(run, at) if at < len(run) else None for run in runs]
             rows.append({"number": at, "same": at < number, "sides": sides})
     return json.dumps({"number": number, "events": [len(run) for run in runs], "rows": rows})
-
-
-def _line(run: Recording, number: int) -> str | None:
-    if number >= len(run):
-        return None
-    time_s, worker, _, type, _ = run.records[number]
-    where = f"{run.name(worker)} " if worker >= 0 else ""
-    return f"t={time_s:.6f} {where}{event_named(type.name)}: {told(run, number)}"
 
 
 def answer(connection: Connection, work: Callable[..., str], *args: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -32,8 +31,6 @@ _OPERATIONS = (
 #: methods by which somebody uses a future, beside waiting for it, and an operation
 _OF_FUTURES = ("add_done_callback", "done", "then")
 _OF_OPERATIONS = ("exception", "get_future", "is_completed", "result", "wait")
-#: frames of this file in a traceback: the size of a message does not depend on them
-_OWN_FRAMES = re.compile(r'  File "[^"]*made_guest\.py", line \d+, in \w+\n(?:    .*\n)*')
 
 
 class MadeGuest:
@@ -218,8 +215,6 @@ def _returning(function: Any) -> Any:
         result = function(*args)
         if isinstance(result, torch._C.Future):
             over(result)
-        if isinstance(result, _rpc.internal.RemoteException):
-            return result._replace(msg=_OWN_FRAMES.sub("", result.msg))
         return result
 
     return returned

@@ -29,7 +29,7 @@ import torch.distributed.rpc.internal
 import torch.multiprocessing
 
 from squall.model.events.run import EXITED
-from squall.real.native import turns
+from squall.real.native import turns, waits
 from squall.real.native.here import FIRST_LANE, Here, debug_info
 from squall.real.rpc.rendezvous import store_key
 from squall.sim.scripts import dates, event_loop, generators, outside, returned
@@ -38,10 +38,12 @@ from squall.sim.scripts.compat.errors import (
     call_hook,
     exit_code_of,
     exited,
+    own_frames_left_out,
     report,
     usage_of,
 )
 from squall.sim.scripts.compat.process import FORKS_RUN_EXIT_HANDLERS
+from squall.sim.scripts.compat.threads import hooked
 from squall.sim.scripts.computing import Computing
 from squall.sim.scripts.reference import told_to
 from squall.sim.scripts.rounds import compiled
@@ -186,6 +188,8 @@ class ScriptGuest:
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
         stacks_from_outside.offer()
+        self._opened.enter_context(own_frames_left_out(lambda: True))
+        _thread_module.excepthook = _thread_module.__excepthook__ = hooked
         generators.install(role["seed"], role["pid"])
         returned.give_to(
             lambda value: here.ask("returned", int(os.environ["RANK"]), value), first=True
@@ -237,6 +241,8 @@ class ScriptGuest:
             self._opened.enter_context(self.computing.watch(_autograd))
             _thread.run = self._computed(_thread.run)
             _internal._run_function = self._computed(_internal._run_function)
+        _thread.run = waits.numbered(_thread.run)
+        _internal._run_function = waits.numbered(_internal._run_function)
         turns.install(lambda: here.ask("start"), self.made.waited)
         turn_guest.install(here)
         self.made.install()

@@ -25,6 +25,7 @@ class Standing(NamedTuple):
     made: str
     place: str
     line: str
+    variables: tuple[tuple[str, str], ...]
 
 
 def stacks() -> list[Standing]:
@@ -51,7 +52,7 @@ def _standing(thread: Thread, name: str, is_main: bool) -> Standing:
         reading = Reading("thing", called or "something")
     took = ""
     if reading.kind == "lock" and reading.ends:
-        took = thread.others[reading.ends[0]].took(thread.awaited())
+        took = thread.others[reading.ends[0]].took(thread.awaits)
     key: Any = thread.id
     return Standing(
         key,
@@ -63,6 +64,7 @@ def _standing(thread: Thread, name: str, is_main: bool) -> Standing:
         thread.made(),
         thread.place,
         thread.line,
+        thread.variables,
     )
 
 

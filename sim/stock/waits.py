@@ -73,6 +73,7 @@ class Waits:
             place=thread.place,
             line=thread.line,
             noted=self._noted,
+            variables=thread.variables,
         )
         operations = self._operations.get(worker, [])
         if operations and plain.kind == "thing":

@@ -29,6 +29,10 @@ class CallLines(Watcher):
         self.places: dict[int, str] = {}
         self._events = 0
 
+    def clock(self) -> None:
+        """A run begins: nothing is known of one before."""
+        self.functions, self.places, self._events = {}, {}, 0
+
     @property
     def found(self) -> dict[str, dict[int, str]]:
         return {"functions": self.functions, "places": self.places}

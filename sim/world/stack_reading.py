@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 
 from squall.model.events.names import code
 from squall.model.events.waiting import Waiting
+from squall.real.native.waits import Waiter
 from squall.real.rpc.called import name_of_call
 from squall.sim.world.expressions import expression_of, held_by, made_at, value_of
 from squall.sim.world.places import WRAPPERS, file_name, frames_of, is_library, place_in, place_of
 from squall.sim.world.started import Started
+from squall.sim.world.values import variables
 
 
 class Rank(NamedTuple):
@@ -47,6 +49,8 @@ class Thread:
     #: others of the same process, itself among them, by their ids
     others: Mapping[Hashable, Thread] = field(default_factory=dict)
     started: Started | None = None
+    #: the lock that it waits for, once it has been asked (:meth:`lock`)
+    awaits: Any = None
 
     @cached_property
     def user(self) -> int | None:
@@ -70,6 +74,11 @@ class Thread:
     def line(self) -> str:
         told = place_of(self.frames[0] if self.frames else None)
         return told or ("" if self.started is None else self.started.line)
+
+    @property
+    def variables(self) -> tuple[tuple[str, str], ...]:
+        """Those of the user's function that it is in, by name."""
+        return () if self.user is None else tuple(variables(self.frames[self.user]).items())
 
     @cached_property
     def held(self) -> list[tuple[int, str, str]]:
@@ -162,9 +171,15 @@ class Thread:
 
     def lock(self, thing: Any) -> Reading:
         """It waits for a lock."""
-        key = id(innermost_lock(thing))
-        holders = [id for id, each in self.others.items() if any(key == h[0] for h in each.held)]
-        return Reading("lock", self.named() or "a lock", "nobody releases it", tuple(holders))
+        lock, name = innermost_lock(thing), self.named() or "a lock"
+        self.awaits = thing
+        if not isinstance(lock, Waiter):
+            holders = [key for key, each in self.others.items() if each.took(lock)]
+            return Reading("lock", name, "nobody releases it", tuple(holders))
+        holder = lock.holder()
+        if holder not in self.others:
+            return Reading("lock", name, "who has taken it has ended and not released it")
+        return Reading("lock", name, "", (holder,))
 
     def took(self, thing: Any) -> str:
         """Where this thread took a lock that it holds; "" where that is not known."""
@@ -213,6 +228,8 @@ def threads_of(
 
 def innermost_lock(thing: Any) -> Any:
     """The lock that a condition or a lock that is written in Python consists of."""
+    if isinstance(thing, Waiter):
+        return thing
     own = getattr(thing, "__dict__", {})
     for name in ("_lock", "_block", "_semlock"):
         if name in own:

@@ -117,6 +117,7 @@ class _Stacks:
             place=thread.place,
             line=thread.line,
             made=thread.made(),
+            variables=thread.variables,
         )
         reading = thread.reading()
         is_lock = reading is None or reading.kind == "lock"

@@ -80,6 +80,8 @@ WRONG = [
     # campaigns of random programs
     ("fuzz --frob", "no such option"),
     ("fuzz --faults x", "--faults: expected mild, rough, storm or a file"),
+    ("fuzz good.py --faults mild", "--faults: mild needs the number of workers: give --workers"),
+    ("run --faults rough good.py", "--faults: rough needs the number of workers: give --workers"),
     ("fuzz --faults text.json", "is not JSON"),
     ("fuzz --faults list.json", "--faults: list.json: faults"),
     ("fuzz --faults later.json", "version"),

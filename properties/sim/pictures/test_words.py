@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 
-from squall.model.events.names import type_named
+import squall
+from squall.model.events.names import function_named, type_named
 from squall.properties.sim.pictures.test_call_tree import NESTED
+from squall.properties.support.commands import ROOT
+from squall.properties.support.internal_words import INTERNAL
 from squall.properties.support.playing import write
 from squall.properties.support.scripts import run_file
 from squall.properties.support.timeline_runs import training
@@ -93,7 +96,8 @@ def test_hovering_tells_what_ids_are() -> None:
     [all_gather._gather_to_leader, all_gather._receive_broadcast, rref_proxy.local_invoke],
 )
 def test_functions_of_the_rpc_library_are_explained(function: object) -> None:
-    name = getattr(function, "__name__")  # noqa: B009 - any object has none
+    name = function_named(getattr(function, "__name__"))  # noqa: B009 - any object has none
+    assert not INTERNAL.search(name)
     assert glossary.about_function(name)
     assert glossary.about_function(f"train: {name}") == glossary.about_function(name)
     assert glossary.about_function("somebody_elses") == ""
@@ -139,11 +143,6 @@ GROUP = """
         dist.recv(torch.zeros(2), 1)
     dist.destroy_process_group()
 """
-#: types of messages, pairs of numbers, ids of contexts, places in a plan, fields of events
-INTERNAL = re.compile(
-    r"\b[A-Z]{2,}_[A-Z_]*[A-Z]\b|\(\d+, \d+\)|\b\d+:\d+\b(?! s)|(?<!context_id is )\b\d{15,}\b|"
-    r"\b(?:messages|links|partitions|workers|inner)\[\d|\b(?:src|dst|id|number|rref|fork|context)="
-)
 
 
 def shown(run: pictures.Recording) -> list[str]:
@@ -198,3 +197,12 @@ def test_a_page_has_no_words_of_the_simulator(
     told = shown(run)
     assert len(told) > 200
     assert not {text for text in told if INTERNAL.search(text)}
+
+
+@pytest.mark.parametrize("file", ["pipeline.py", "parameter_server.py"])
+def test_pictures_and_lines_of_a_run_in_python_have_none_either(file: str) -> None:
+    run = squall.run(ROOT / "examples" / file, workers=None, seed=1)
+    shown = [*_texts(json.loads(run.picture("space_time").to_json())), *run.lines()]
+    shown += _texts(json.loads(run.picture("work").to_json()))
+    assert any("shutdown" in text for text in shown)
+    assert not {text for text in shown if INTERNAL.search(text)}

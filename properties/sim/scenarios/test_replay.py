@@ -14,6 +14,7 @@ import pytest
 
 from squall.model.program.program import Backward, Input, Leaf, Op, Program, Step, Trainer
 from squall.properties.support.commands import ROOT, squall
+from squall.properties.support.internal_words import INTERNAL
 from squall.properties.support.playing import write
 from squall.real.rpc.agent import RpcAgent
 from squall.sim.cli.main import main
@@ -176,19 +177,20 @@ def test_where_runs_part() -> None:
 
 def test_every_event_has_words() -> None:
     run = replay(saved(1, "rough"))
-    lines = list(narrate(run.records))
+    lines = list(narrate(run))
     assert len(lines) == len(run.records)
     assert all(line.startswith("t=") and "\n" not in line for line in lines)
-    assert any(" -> w" in line for line in lines)
-    log = [line.plain for line in column_log(run.records, 8)]
+    assert any(" → w" in line for line in lines)
+    assert not [line for line in lines if INTERNAL.search(line)]
+    log = [line.plain for line in column_log(run, 8)]
     assert len(log) == len(lines) + 1
 
 
 def test_the_words_of_a_dropped_message() -> None:
     """From the corpus: one message is lost."""
     run = replay(load_scenario(ROOT / "properties" / "corpus" / "fault_drop.json"))
-    (line,) = [line for line in narrate(run.records) if " dropped: " in line]
-    assert " w" in line and " -> w" in line
+    (line,) = [line for line in narrate(run) if " dropped: " in line]
+    assert " w" in line and " → w" in line
 
 
 SCRIPT = """
@@ -328,7 +330,9 @@ def test_the_command_tells_the_run() -> None:
     assert "\x1b" not in log.stdout  # no colours in a pipe
     assert "stopped after event 40; who waits:" in log.stdout
     words = squall("replay", "3", "--verbose", "--until", "PYTHON_CALL:2").stdout
-    assert "w1 -> w0 PYTHON_CALL id=0 sent" in words
+    assert "message sent: call of a Python function, worker1 → worker0" in words
+    assert "message sent: shutdown, worker1 → worker0" in squall("replay", "3", "--verbose").stdout
+    assert squall("replay", "3", "--until", "message sent:2").returncode == 0
     apart = squall("replay", "3", "--diff", "4")
     assert apart.returncode == 1
     assert "- #" in apart.stdout and "+ #" in apart.stdout

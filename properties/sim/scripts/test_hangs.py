@@ -123,6 +123,11 @@ WITHOUT_LINES = {
         "hang: thread `t` on bank0 waits for `key` (script.py:31), which bank0 holds (script.py:31) while it waits for "
         "something in `jobs` (script.py:31): nobody puts anything into it",
     ),
+    "a lock that nothing in the line says who has": (
+        "own = accounts[0].local_value().guard.acquire; rank or (own(), threading.Thread(target=accounts[0].local_value().take, name='t').start(), jobs.get())",
+        "hang: thread `t` on bank0 waits for `self.guard` (script.py:11), which bank0 holds while it waits for something "
+        "in `jobs` (script.py:31): nobody puts anything into it",
+    ),
     "a future that a function has returned": (
         "rank or rpc.rpc_sync('bank1', promise, timeout=0)",
         "hang: bank0 waits for `promise` on bank1 (script.py:31): it has returned a future that nobody has completed",
@@ -135,16 +140,11 @@ WITHOUT_LINES = {
 }
 
 
-#: the same where only stacks are known: not who has a lock that a call took, where one was taken without ``with``, and
-#: which function is over
+#: the same where only stacks are known: not who has made a call that is over, and which function is over
 OF_TORCH = {
     "a lock that a call has taken": (
         "hang: bank1 waits for `take` on bank0 (script.py:31); that waits for `self.guard` of bank0 (script.py:11): "
-        "nobody releases it"
-    ),
-    "a lock that another thread has": (
-        "hang: thread `t` on bank0 waits for `key` (script.py:31), which bank0 holds while it waits for something in "
-        "`jobs` (script.py:31): nobody puts anything into it"
+        "who has taken it has ended and not released it"
     ),
     "a future that a function has returned": (
         "hang: bank0 waits for `promise` on bank1 (script.py:31): no thread there works on it, and nobody completes its "

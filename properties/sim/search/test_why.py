@@ -30,11 +30,12 @@ from squall.sim.search.why.matched import _taken
 from squall.sim.search.why.order import Order
 from squall.sim.search.why.search import Search
 from squall.sim.search.why.seen import Call
+from squall.sim.search.why.told import Line, Why
 from squall.sim.search.why.touched import both, touches
-from squall.sim.search.why.values import shown
 from squall.sim.search.why.witness import Witness
 from squall.sim.world.places import Place, is_library
 from squall.sim.world.steering import Steering, Tail, Turn
+from squall.sim.world.values import shown
 
 RACE = """
 import os
@@ -77,8 +78,8 @@ def explained(race: Path) -> Cause:
     return why_of(race)
 
 
-def why_of(script: Path, **options: float) -> Cause:
-    found = squall.fuzz(script, workers=3, seeds=20, **options).finding  # type: ignore[arg-type]
+def why_of(script: Path, workers: int = 3, **options: float) -> Cause:
+    found = squall.fuzz(script, workers=workers, seeds=20, **options).finding  # type: ignore[arg-type]
     assert found is not None and found.why is not None
     return found.why
 
@@ -91,6 +92,81 @@ def test_the_order_the_values_and_a_run_that_passes_are_told(race: Path, explain
     assert [line.result for line in why.passing if line.what == "read()"] == ["0", "1"]
     assert why.problems[0] in str(why) and why.said[0] in str(why)
     assert why.to_json()["places"][0]["file"] == str(race)
+
+
+LOCKS = """
+import os, threading
+import torch.distributed.rpc as rpc
+
+lock = threading.Lock()
+
+
+def deposit(amount):
+    with lock:
+        return amount
+
+
+def transfer(amount, to):
+    with lock:
+        return rpc.rpc_sync(to, deposit, args=(amount,), timeout=0)
+
+
+rank = int(os.environ["RANK"])
+rpc.init_rpc(f"bank{rank}", rank=rank, world_size=2)
+transfer(10 + rank, f"bank{1 - rank}")
+rpc.shutdown()
+"""
+
+
+def test_a_hang_has_the_values_of_variables_and_what_calls_wait_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SQUALL_STORE", str(tmp_path / "store"))
+    script = tmp_path / "locks.py"
+    script.write_text(LOCKS, encoding="utf-8")
+    why = why_of(script, workers=2)
+    assert [tuple(each) for each in why.waiting] == [
+        ("locks.py:15", "bank0", {"amount": "10", "to": "'bank1'"}),
+        ("locks.py:15", "bank1", {"amount": "11", "to": "'bank0'"}),
+        ("locks.py:9", "`deposit` on bank1", {"amount": "10"}),
+    ]
+    assert "at locks.py:15, bank0: amount = 10, to = 'bank1'" in str(why)
+    assert {line.state for line in why.failing} == {"waits for `lock`"}
+    assert {line.state for line in why.passing} == {""}
+
+
+def test_a_call_that_came_too_late_is_told_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing has run where it fails: its column has what should have."""
+    monkeypatch.setenv("SQUALL_STORE", str(tmp_path / "store"))
+    script = tmp_path / "late.py"
+    script.write_text(LATE, encoding="utf-8")
+    why = why_of(script, workers=2)
+    assert [(line.what, line.state) for line in why.failing] == [("report(7)", "never ran")]
+    assert [(line.what, line.state) for line in why.passing] == [("report(7)", "")]
+
+
+LATE = """
+import os, time
+import torch.distributed.rpc as rpc
+
+reports = []
+
+
+def report(value):
+    reports.append(value)
+
+
+rank = int(os.environ["RANK"])
+rpc.init_rpc(f"node{rank}", rank=rank, world_size=2)
+if rank:
+    rpc.rpc_async("node0", report, args=(7,))
+else:
+    time.sleep(0.002)
+    assert reports[0] == 7
+rpc.shutdown()
+"""
 
 
 def test_the_same_failure_is_told_the_same_way(race: Path, explained: Cause) -> None:
@@ -518,3 +594,11 @@ def test_a_failure_is_the_same_if_what_is_told_first_is() -> None:
     assert kinds(Run(script="a.py", violations=[left, raised])) == {
         ("script", "a process raised AssertionError")
     }
+
+
+def test_what_is_the_same_in_both_runs_is_told_once() -> None:
+    line = Line("ps", "trainer1", "shutdown()", "", "train.py:8")
+    one = Why(verdict="fault", said=["It was lost."], failing=[line], passing=[line])
+    assert str(one).count("shutdown()") == 1 and "this run, and one that passes" in str(one)
+    other = replace(one, failing=[line._replace(state="never ran")])
+    assert str(other).count("shutdown()") == 2 and "shutdown()  (never ran)" in str(other)

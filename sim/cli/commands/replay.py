@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from squall.sim.cli.reports.replay import KeptAs, Replayed
     from squall.sim.scenario import Scenario
     from squall.sim.scenarios.replay import Until
+    from squall.sim.world.call_lines import CallLines
     from squall.sim.world.watch import Divergence
 
 RANK = 70
@@ -144,7 +145,7 @@ def replay(
     from squall.sim.scenarios.replay import Until
 
     stop = None if wanted is None else Until(**wanted)
-    kept, (again, run) = again, _play(again, stop)
+    kept, (again, run, noted) = again, _play(again, stop)
     if stop is not None and not stop.stopped:
         problem = f"there is no {until} in this run, which has {len(run.records)} events"
         raise BadInput("--until", until or "", problem)
@@ -155,7 +156,7 @@ def replay(
     kept_as = _kept_as(scenario, kept) if now and kept.expected.digest else None
     replayed = Replayed(again, run, stop, check_determinism, divergence, kept_as)
     if verbose or log:
-        _tell(replayed, console, log=log, legend=legend or console.is_terminal)
+        _tell(replayed, noted, console, log=log, legend=legend or console.is_terminal)
     if json:
         typer.echo(replay_json(replayed))
     else:
@@ -175,6 +176,7 @@ def read_until(text: str) -> dict[str, Any]:
     if match := re.fullmatch(r"t=(\d+\.?\d*(?:e-?\d+)?)(?: ?s)?", text):
         return {"time_s": float(match[1])}
     name, _, nth = text.partition(":")
+    name = name.replace(" ", "_")
     known = name in EventType.registry or name in MessageType.__members__
     if known and re.fullmatch(r"([1-9]\d*)?", nth):
         return {"name": name, "nth": int(nth or 1)}
@@ -194,19 +196,22 @@ def _kept_as(name: str, scenario: Scenario) -> KeptAs:
     return KeptAs(name, known)
 
 
-def _play(scenario: Scenario, stop: Until | None) -> tuple[Scenario, Run]:
-    """Run it; with nothing to compare the digest with, first once to know it."""
+def _play(scenario: Scenario, stop: Until | None) -> tuple[Scenario, Run, CallLines]:
+    """Run it; with nothing to compare the digest with, first once to know it. Of a run that is stopped no lines are
+    noted."""
     from squall.sim.scenarios.failure import expecting
     from squall.sim.scenarios.file import ScenarioError
     from squall.sim.search.again import again
+    from squall.sim.world.call_lines import CallLines
+    from squall.sim.world.watch import watching
 
     try:
-        with each_warning_once():
+        with each_warning_once(), watching(noted := CallLines()):
             if stop is not None:
-                return scenario, again(scenario, until=stop)
+                return scenario, again(scenario, until=stop), noted
             if scenario.expected.digest is None:
                 scenario = expecting(scenario, again(scenario))
-            return scenario, again(scenario)
+            return scenario, again(scenario), noted
     except ScenarioError as error:
         raise BadInput("SCENARIO", "", str(error)) from None
 
@@ -261,16 +266,24 @@ def _legend(console: Console) -> None:
         console.print(line, markup=False)
 
 
-def _tell(replayed: Replayed, console: Console, *, log: bool, legend: bool) -> None:
+def _tell(
+    replayed: Replayed, noted: CallLines, console: Console, *, log: bool, legend: bool
+) -> None:
     from squall.sim.cli.reports.replay import workers_of
     from squall.sim.pictures.narrate import column_log, narrate
+    from squall.sim.pictures.recording import Recording
 
-    run = replayed.run
+    run = Recording(
+        replayed.run.records,
+        names=replayed.run.names,
+        functions=noted.functions,
+        places=noted.places,
+    )
     if log:
         if legend:
             _legend(console)
-        for line in column_log(run.records, workers_of(replayed.scenario, run)):
+        for line in column_log(run, workers_of(replayed.scenario, replayed.run)):
             console.print(line)
         return
-    for text in narrate(run.records):
+    for text in narrate(run):
         console.print(text, markup=False)

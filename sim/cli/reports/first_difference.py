@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from squall.model.events.digest import Record
 from squall.model.events.run import NOT_CHECKED, Run
-from squall.sim.pictures.narrate import narrate, sentence
+from squall.sim.pictures.narrate import narrate
 from squall.sim.scenarios.replay import FirstDifference
 
 #: events shown before the place where two runs part, and behind it on either side
@@ -50,29 +48,27 @@ def print_difference(
     elif found is None:
         console.print(f"the same run: {len(mine.records):,} events, digest {mine.digest}")
     else:
-        _print_difference(found, mine.records, yours.records, console)
+        _print_difference(found, mine, yours, console)
 
 
 def _difference_json(found: FirstDifference, mine: Run, yours: Run) -> dict[str, Any]:
     number = found.number
-    sides = [(found.one, mine.records), (found.other, yours.records)]
-    texts = [None if side is None else sentence(records, number) for side, records in sides]
+    sides = [(found.one, mine), (found.other, yours)]
+    texts = [next(narrate(run, first=number, last=number + 1), None) for _, run in sides]
     times = [side[0] for side, _ in sides if side is not None]
     return {"event": number, "time_s": min(times), "this": texts[0], "other": texts[1]}
 
 
-def _print_difference(
-    found: FirstDifference, mine: Sequence[Record], yours: Sequence[Record], console: Console
-) -> None:
+def _print_difference(found: FirstDifference, mine: Run, yours: Run, console: Console) -> None:
     number = found.number
     same = f"the same up to event {number - 1}, and then not:" if number else "nothing in common:"
     console.print(Text(same, style="bold"))
     first = max(0, number - _AROUND)
     for at, line in enumerate(narrate(mine, first=first, last=number), first):
         console.print(f"  #{at} {line}", markup=False, style="dim")
-    for sign, style, records in (("-", "red", mine), ("+", "green", yours)):
-        lines = list(narrate(records, first=number, last=number + _AROUND))
+    for sign, style, run in (("-", "red", mine), ("+", "green", yours)):
+        lines = list(narrate(run, first=number, last=number + _AROUND))
         for at, line in enumerate(lines, number):
-            console.print(Text(f"{sign} #{at} {line} [task {records[at][2]}]", style=style))
+            console.print(Text(f"{sign} #{at} {line} [task {run.records[at][2]}]", style=style))
         if not lines:
             console.print(Text(f"{sign} has ended", style=style))

@@ -18,7 +18,7 @@ from squall.sim.cli.engine import left_out
 from squall.sim.cli.panels import print_panel, summary_table, unchecked_row, verdict
 from squall.sim.cli.reports.divergence import print_divergence
 from squall.sim.cli.reports.failing import folded, print_program, print_violation, readable
-from squall.sim.pictures.narrate import narrate, sentence
+from squall.sim.pictures.narrate import narrate
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.replay import Until, digest_matches, explanation
 from squall.sim.search.schedules import seed_name
@@ -122,7 +122,7 @@ def replay_json(replayed: Replayed) -> str:
 
 def _stopped_json(run: Run, stop: Until) -> dict[str, Any]:
     number = len(run.records) - 1
-    text = sentence(run.records, number)
+    (text,) = narrate(run, first=number)
     return {"event": number, "text": text, "waiting": stop.waiting}
 
 
@@ -204,7 +204,7 @@ def _scenario_text(scenario: Scenario, run: Run) -> str:
 
 def _print_stop(run: Run, stop: Until, console: Console) -> None:
     records = run.records
-    for line in narrate(records, first=max(0, len(records) - _LAST_SHOWN)):
+    for line in narrate(run, first=max(0, len(records) - _LAST_SHOWN)):
         console.print(line, markup=False)
     console.print(Text(f"stopped after event {len(records) - 1}; who waits:", style="bold"))
     for line in stop.waiting or ["nobody"]:

@@ -125,7 +125,6 @@
     if (turn !== drawing) return;
     axes(true, false);
     byId("notes").textContent = "What each call led to · pale: from its start to its end; full: as long as the worker that is called handles it";
-    page.height = 0;
     fit();
     if (picked) found.show(Number(byId("which").value));
     else found.show(found.root() >= 0 ? found.root() : found.opening(page.chosen >= 0 ? page.chosen : page.core.opened_at));
@@ -168,7 +167,6 @@
       layout.meta = { ...layout.meta, lanes: [layout.meta.lanes[0], layout.meta.lanes[1].map(short)] };
       layout.yaxis = { ...layout.yaxis, ticktext: Array.from(layout.yaxis.ticktext || [], short) };
     }
-    page.height = layout.meta.height || 0;
     fit();
     layout.autosize = true;
     layout.uirevision = page.view + page.clock;
@@ -192,13 +190,13 @@
     mark();
   }
 
-  // As high as leaves room for the events below, on a phone half of it, and as the figure needs.
+  // As high as leaves room for the events below, on a phone half of it.
   function fit() {
     const drawing = page.view === "calls" ? byId("branches") : figure;
     drawing.style.height = "0px";
     const below = byId("rows").getBoundingClientRect().bottom + window.scrollY + 14;
     const least = window.innerWidth < 600 ? window.innerHeight / 2 : 240;
-    drawing.style.height = Math.max(least, page.height, window.innerHeight - below) + "px";
+    drawing.style.height = Math.max(least, window.innerHeight - below) + "px";
   }
 
   // As many names of lanes as fit: the others show up when one zooms in.

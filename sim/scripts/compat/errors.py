@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import traceback
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 from squall.model.events.run import EXITED
-from squall.real.own_files import described, is_own
+from squall.real.own_files import described, kept_frames, own_frames_hidden, without_own_frames
 
 
 class Uncaught(NamedTuple):
@@ -36,18 +38,36 @@ def exited(code: int, error: BaseException | None = None) -> Uncaught:
     if error is not None:
         text = report(error).traceback
     else:
-        frames = [f for f in traceback.extract_stack() if not is_own(f.filename)]
-        lines = traceback.StackSummary.from_list(frames).format()
+        with own_frames_hidden():
+            lines = traceback.format_stack()
         text = "".join(["Traceback (most recent call last):\n", *lines, f"{EXITED}: {code}\n"])
     return Uncaught(EXITED, f"exit code {code}", text)
 
 
 def call_hook(error: BaseException) -> None:
-    """``sys.excepthook``, with the script's frames alone: it begins with those that run the script."""
-    trace = error.__traceback__
-    while trace is not None and is_own(trace.tb_frame.f_code.co_filename):
-        trace = trace.tb_next
-    sys.excepthook(type(error), error.with_traceback(trace), trace)
+    """``sys.excepthook``, with the script's frames alone."""
+    without_own_frames(error)
+    sys.excepthook(type(error), error, error.__traceback__)
+
+
+@contextmanager
+def own_frames_left_out(wanted: Callable[[], bool]) -> Iterator[None]:
+    """Of all tracebacks and stacks that are told, when ``wanted`` says so, those of destructors included."""
+    before = sys.unraisablehook
+
+    def hook(args: Any, /) -> None:
+        if wanted():
+            without_own_frames(args.exc_value)
+            trace = kept_frames(args.exc_traceback)
+            args = type(args)((args.exc_type, args.exc_value, trace, args.err_msg, args.object))
+        before(args)
+
+    with own_frames_hidden(wanted):
+        sys.unraisablehook = hook
+        try:
+            yield
+        finally:
+            sys.unraisablehook = before
 
 
 def usage_of(error: BaseException) -> str | None:

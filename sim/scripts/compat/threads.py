@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from greenlet import GreenletExit
 
+from squall.real.own_files import without_own_frames
 from squall.sim.scripts.compat.described import describe
 from squall.sim.scripts.compat.owner import current_owner
 from squall.sim.scripts.compat.thread_local import local
@@ -160,6 +161,13 @@ class ThreadHandle:
         if self._task is not None and self._task is self._runtime.running and not self._done:
             raise RuntimeError("Cannot join current thread")
         self._event.wait(None if timeout is None or timeout < 0 else timeout)
+
+
+def hooked(args: Any) -> None:
+    """Python's own ``threading.excepthook``, without squall's own frames."""
+    without_own_frames(args.exc_value)
+    trace = None if args.exc_value is None else args.exc_value.__traceback__
+    real_thread._excepthook(type(args)((args.exc_type, args.exc_value, trace, args.thread)))
 
 
 class _DummyReaper:
@@ -310,7 +318,7 @@ class ThreadTable:
             watcher = current()
             if watcher is not None and args.exc_value is not None:
                 watcher.thread_raised(args.exc_value)
-            real_thread._excepthook(args)
+            hooked(args)
 
     def module(self) -> ModuleType:
         """A fresh ``_thread`` module for this process."""

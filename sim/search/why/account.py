@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from squall.model.events.waiting import Waiting
 from squall.sim.search.why.executed import Executed, Lines, Stored
 from squall.sim.search.why.seen import (
     Call,
@@ -50,6 +53,10 @@ class Account(Steering):
         self.died: list[Died] = []
         #: where nothing happened last before the first of them, until a time limit was over
         self.stuck: Stuck | None = None
+        #: who waited at the end, once the run is over
+        self.waits: Sequence[Waiting] = ()
+        #: whether functions that calls run are seen
+        self.sees_functions = True
         self.operations: list[Operation] = []
         #: workers that have made autograd contexts
         self.with_contexts: set[int] = set()
@@ -66,6 +73,19 @@ class Account(Steering):
         known = self.tasks.get(task)
         sent = None if known is None else self.sent.get(known.cause)
         return None if sent is None or sent.is_reply else sent.call
+
+    def state(self, call: Call) -> str:
+        """Why nothing has come of a call; "" if something has, or that cannot be seen, as on other engines."""
+        if self.calls.get(call.key) is not call:
+            return "never called"
+        # Who waits at the end is ended then, which is none of the program's.
+        over = min((each.noted or 0 for each in self.waits), default=self._count + 1)
+        if 0 <= call.ended < over or not self.sees_functions:
+            return ""
+        if call.began < 0:
+            return "never ran"
+        waits = (each.what for each in self.waits if self.call_of(each.task) is call)
+        return next((f"waits for {what}" for what in waits), "never ended")
 
     def arrival(self, call: Call, *, is_reply: bool) -> int:
         """The event at which that call, or the answer to it, arrives; -1 if it does not."""

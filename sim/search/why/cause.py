@@ -87,7 +87,9 @@ class Telling:
     def _seen(self, path: Path, at_steps: tuple[int, ...] = ()) -> tuple[Run, Witness]:
         witness = Witness(path, at_steps)
         with witness.lines.noted(), removed.noted(witness.note_removed):
-            return again(self.search.scenario, watcher=witness, seconds=RUN_S), witness
+            run = again(self.search.scenario, watcher=witness, seconds=RUN_S)
+        witness.waits, witness.sees_functions = run.waiting, run.engine == "port"
+        return run, witness
 
     def _passing(self, path: Path, at_steps: tuple[int, ...] = ()) -> Witness:
         self.passing = self._seen(path, at_steps)
@@ -121,6 +123,7 @@ class Telling:
             is_cause = self._is_deadlock or found.verdict == "always"
             found.said.insert(0 if is_cause else len(found.said), self.stuck.said)
         found.places = list(dict.fromkeys([*places, *found.places]))
+        found.waiting = self.stuck.values
 
     def _tell_died(self, found: Why) -> None:
         """A thread that an error has ended, first, if none of that line is where it passes."""
@@ -162,8 +165,8 @@ class Telling:
             return Why(
                 verdict="fault",
                 said=said,
-                failing=lines_of(calls, self.names),
-                passing=lines_of(same, self.names),
+                failing=lines_of(calls, self.witness, self.names),
+                passing=lines_of(same, other, self.names),
                 places=places,
             )
         if search.before is None:

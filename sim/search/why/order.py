@@ -65,11 +65,16 @@ class Order:
 
     def why(self) -> Why:
         said, places = self._told()
+        passing = self._around(self._other)
+        # Where nothing has run, what became of those calls that it should have been.
+        failing = self._around(self._failing) or [
+            self._failing.calls.get(call.key, call) for call in passing
+        ]
         return Why(
             verdict="order",
             said=said,
-            failing=lines_of(self._around(self._failing), self._names),
-            passing=lines_of(self._around(self._other), self._names),
+            failing=lines_of(failing, self._failing, self._names),
+            passing=lines_of(passing, self._other, self._names),
             places=list(dict.fromkeys(place for place in places if place.file)),
         )
 
@@ -227,15 +232,16 @@ class Order:
         return [*shown[:-1], late[0]] if late else shown
 
 
-def lines_of(calls: list[Call], names: Mapping[int, str]) -> list[Line]:
-    """Calls as they are shown."""
+def lines_of(calls: list[Call], witness: Witness, names: Mapping[int, str]) -> list[Line]:
+    """Calls as they are shown. ``witness``: of their run."""
     return [
         Line(
             name(call.dst, names),
             name(call.src, names),
             call.said,
-            call.result,
+            call.result if witness.calls.get(call.key) is call else "",
             str(call.place),
+            witness.state(call),
         )
         for call in calls
     ]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from squall.model.events.hang import Hang, hang_of
 from squall.model.events.run import Run
-from squall.model.events.waiting import wait_graph
+from squall.model.events.waiting import Waiting, wait_graph
+from squall.sim.search.why.told import Values
 from squall.sim.world.delivery import Delivery
 from squall.sim.world.places import Place, file_name
 from squall.sim.world.primitives import SimTask
@@ -17,6 +18,8 @@ from squall.sim.world.steering import SteeredTime
 from squall.sim.world.stuck import waiting
 from squall.sim.world.trace import TraceWriter
 
+#: waits whose variables are told
+_VALUES = 3
 #: virtual seconds in which nothing happens, at least, up to a time limit
 _LEAST_S = 1.0
 #: of an error that comes of that: how much later it is raised, at most
@@ -26,10 +29,11 @@ _LINE = re.compile(r"\b([\w.-]+\.py|In\[\d+\]):(\d+)")
 
 
 class Stuck(NamedTuple):
-    """``hang``: who waited for what. ``seconds``: how long nothing happened, ``until_s``: until when; both 0 at the end of a
+    """``hang``: who waited for what, of ``waits``. ``seconds``: how long nothing happened, ``until_s``: until when; both 0 at the end of a
     run that hangs."""
 
     hang: Hang
+    waits: Sequence[Waiting] = ()
     seconds: float = 0.0
     until_s: float = 0.0
 
@@ -44,6 +48,17 @@ class Stuck(NamedTuple):
         found = [Place(paths[file], int(line)) for file, line in named if file in paths]
         return list(dict.fromkeys(found))
 
+    @property
+    def values(self) -> list[Values]:
+        """The variables where those wait that it names, in its order."""
+        found = [Values(each.place, each.name, dict(each.variables)) for each in self.waits]
+        found = [each for each in found if each.variables and self._at(each) >= 0]
+        return sorted(found, key=self._at)[:_VALUES]
+
+    def _at(self, values: Values) -> int:
+        where = re.search(rf"\b{re.escape(values.place)}\b", self.hang.cause)
+        return -1 if where is None or values.who not in self.hang.cause else where.start()
+
 
 def until_now(time: SteeredTime, runtime: SimRuntime) -> Stuck | None:
     """The present state, if nothing happens now until a time limit is over."""
@@ -54,8 +69,9 @@ def until_now(time: SteeredTime, runtime: SimRuntime) -> Stuck | None:
         return None
     tracer = runtime.tracer
     records = tracer.trace.records if isinstance(tracer, TraceWriter) else []
-    hang = hang_of(wait_graph(records, waiting(runtime)))
-    return None if hang is None else Stuck(hang, due[0] - time.now, due[0])
+    waits = waiting(runtime)
+    hang = hang_of(wait_graph(records, waits))
+    return None if hang is None else Stuck(hang, waits, due[0] - time.now, due[0])
 
 
 def stuck(run: Run, seen: Stuck | None, error_s: float | None) -> Stuck | None:
@@ -63,7 +79,7 @@ def stuck(run: Run, seen: Stuck | None, error_s: float | None) -> Stuck | None:
     ``error_s``."""
     if run.waits:
         hang = run.hang()
-        return None if hang is None else Stuck(hang)
+        return None if hang is None else Stuck(hang, run.waiting)
     if seen is None or error_s is None or error_s - seen.until_s > _SOON_S:
         return None
     return seen

@@ -19,13 +19,23 @@ Verdict = Literal["order", "fault", "step", "always", "unknown"]
 
 
 class Line(NamedTuple):
-    """Something that happened: on which worker, who had asked for it, what, and what came of it."""
+    """Something that happened: on which worker, who had asked for it, what, and what came of it. ``state``: why
+    nothing has come of it; "" if something has, or that is not known."""
 
     worker: str
     by: str
     what: str
     result: str
     place: str
+    state: str = ""
+
+
+class Values(NamedTuple):
+    """The variables of a function: where it is, and who is in it."""
+
+    place: str
+    who: str
+    variables: dict[str, str]
 
 
 class Shown(NamedTuple):
@@ -54,6 +64,8 @@ class Why:
     #: where the error was raised, and the values of variables there
     raised: Place = NOWHERE
     variables: dict[str, str] = field(default_factory=dict)
+    #: of a hang: the values of variables where somebody waits
+    waiting: list[Values] = field(default_factory=list)
     #: the step after which nothing that was tried passes, the events before it, and how many there are
     step: int = -1
     steps: int = 0
@@ -88,6 +100,7 @@ class Why:
         plain = dict(vars(self))
         plain["failing"] = [line._asdict() for line in self.failing]
         plain["passing"] = [line._asdict() for line in self.passing]
+        plain["waiting"] = [each._asdict() for each in self.waiting]
         plain["places"] = [place._asdict() for place in self.places]
         plain["raised"] = self.raised._asdict() if self.raised.file else None
         del plain["shown"]
@@ -100,16 +113,24 @@ def lines(why: Why) -> list[str]:
     if why.failing or why.passing:
         found += ["", *_runs(why)]
     if why.variables:
-        values = ", ".join(f"{name} = {value}" for name, value in why.variables.items())
-        found += ["", f"at {why.raised}: {values}"]
+        found += ["", f"at {why.raised}: {_values(why.variables)}"]
+    if why.waiting:
+        at = [f"at {each.place}, {each.who}: {_values(each.variables)}" for each in why.waiting]
+        found += ["", *at]
     return [*found, "", _decided(why)]
+
+
+def _values(variables: dict[str, str]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in variables.items())
 
 
 def _runs(why: Why) -> list[str]:
     left = ["this run", *_told(why.failing)]
+    right = ["a run that passes", *_told(why.passing)]
+    if left[1:] == right[1:]:
+        return ["this run, and one that passes", *left[1:]]
     if not why.passing:
         return left
-    right = ["a run that passes", *_told(why.passing)]
     width = max(map(len, left))
     if width + len(_GAP) + max(map(len, right)) > _WIDE:
         return [*left, "", *right]
@@ -122,6 +143,7 @@ def _told(lines: list[Line]) -> list[str]:
     found = []
     for line in lines:
         result = f" -> {line.result}" if line.result not in ("", "None") else ""
+        result += f"  ({line.state})" if line.state else ""
         found.append(f"  {line.by:<{width}}  {line.what}{result}")
     return found
 

@@ -33,7 +33,13 @@ from squall.sim.search.why.seen import (
     Thread,
 )
 from squall.sim.search.why.stuck import until_now
-from squall.sim.search.why.values import (
+from squall.sim.world.call_lines import called_in_line
+from squall.sim.world.pieces import POINT_TO_POINT
+from squall.sim.world.places import NOWHERE, Place, is_library, user_place, user_places
+from squall.sim.world.primitives import SimTask
+from squall.sim.world.scheduler import SimRuntime
+from squall.sim.world.steering import Path, SteeredTime, is_reply
+from squall.sim.world.values import (
     arguments,
     has_graph,
     in_a_line,
@@ -42,12 +48,6 @@ from squall.sim.search.why.values import (
     variables,
     words_near,
 )
-from squall.sim.world.call_lines import called_in_line
-from squall.sim.world.pieces import POINT_TO_POINT
-from squall.sim.world.places import NOWHERE, Place, is_library, user_place, user_places
-from squall.sim.world.primitives import SimTask
-from squall.sim.world.scheduler import SimRuntime
-from squall.sim.world.steering import Path, SteeredTime, is_reply
 from squall.sim.world.watch import KeyUsed
 
 #: the functions in whose frames a call and what it calls can be seen
