@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from squall.sim.scripts.moved import assign, check_alike, put
+from squall.sim.scripts.moved import assign, check_alike, check_count, put
 from squall.sim.scripts.reductions import operator_name, reduced
 from squall.sim.world.pieces import POINT_TO_POINT
 
@@ -139,6 +139,7 @@ class Operations:
 
     def all_gather(self, outputs: list[list[Tensor]], inputs: list[Tensor]) -> Operation:
         (into,) = outputs
+        check_count(into, self._size, "allgather")
         check_alike(into, inputs[0])
 
         def finish(values: Values) -> None:
@@ -171,6 +172,7 @@ class Operations:
             operation.pieces, operation.readers = {root: inputs}, [root]
             return operation
         (into,) = outputs
+        check_count(into, self._size, "gather")
         operation.outputs, operation.own = into, inputs
 
         def finish(values: Values) -> None:
@@ -180,6 +182,8 @@ class Operations:
 
     def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], root: int) -> Operation:
         operation = Operation("scatter", outputs, outputs, root)
+        for parts in inputs if self._rank == root else ():
+            check_count(parts, self._size, "scatter")
         given = {member: [part] for parts in inputs for member, part in enumerate(parts)}
         self._from_root(operation, given, lambda sent: put(outputs, sent))
         if self._rank == root:
@@ -195,6 +199,7 @@ class Operations:
     def reduce_scatter(
         self, outputs: list[Tensor], inputs: list[list[Tensor]], op: Any
     ) -> Operation:
+        check_count(inputs[0], self._size, "reduce_scatter")
         return self._scattered(outputs, [[part] for part in inputs[0]], op, as_one=False)
 
     def reduce_scatter_tensor(
@@ -229,7 +234,8 @@ class Operations:
         )
 
     def all_to_all(self, outputs: list[Tensor], inputs: list[Tensor]) -> Operation:
-        for each in (inputs, outputs):
+        for which, each in (("input", inputs), ("output", outputs)):
+            check_count(each, self._size, "alltoall", which)
             check_alike(each, each[0], "alltoall")
         if outputs[0].shape != inputs[0].shape:
             raise RuntimeError(

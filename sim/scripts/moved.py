@@ -22,6 +22,30 @@ def check_alike(into: Sequence[Tensor], own: Tensor, what_for: str = "allgather"
                 )
 
 
+_GLOO = "ProcessGroupGloo::"
+#: what gloo says of so many tensors, which have to be as many as there are members
+_COUNTS = {
+    "allgather": _GLOO
+    + "allgather: invalid output tensor list at index 0 (expected length {size}, got {count})",
+    "gather": _GLOO
+    + "gather: Incorrect output list size {count}. Output list size should be {size}, same as size of the "
+    "process group.",
+    "scatter": _GLOO
+    + "scatter: Incorrect input list size {count}. Input list size should be {size}, same as size of the "
+    "process group.",
+    "reduce_scatter": "invalid input tensor list size, must be world size",
+    "alltoall": _GLOO
+    + "alltoall: {which} tensor list size {count} does not match world size {size}",
+}
+
+
+def check_count(tensors: Sequence[object], size: int, what_for: str, which: str = "") -> None:
+    """Raises RuntimeError as gloo does, in ``what_for``, unless there is one for each member."""
+    if len(tensors) != size:
+        text = _COUNTS[what_for].format(count=len(tensors), size=size, which=which)
+        raise RuntimeError(text)
+
+
 def _told(what: torch.dtype | torch.Size) -> str:
     return str(what) if isinstance(what, torch.dtype) else f"({', '.join(map(str, what))})"
 

@@ -28,6 +28,7 @@ SCRIPTS = {
     "after_limits": 3,
     "bits": 3,
     "collectives": 3,
+    "counts": 2,
     "ddp_beside_rpc": 4,
     "ends_and_limits": 2,
     "large": 3,
