@@ -19,8 +19,7 @@ def zeros(count):
     return [torch.zeros(2) for _ in range(count)]
 
 
-one = torch.ones(2)
-for count in (1, 3):
+def attempt(count):
     say(f"all_gather {count}", lambda: dist.all_gather(zeros(count), one))
     if rank == 0:
         say(f"gather {count}", lambda: dist.gather(one, zeros(count), 0))
@@ -28,4 +27,9 @@ for count in (1, 3):
     say(f"reduce_scatter {count}", lambda: dist.reduce_scatter(one, zeros(count)))
     say(f"all_to_all from {count}", lambda: dist.all_to_all(zeros(2), zeros(count)))
     say(f"all_to_all to {count}", lambda: dist.all_to_all(zeros(count), zeros(2)))
+
+
+one = torch.ones(2)
+for count in (1, 3):
+    attempt(count)
 say("all_gather 0", lambda: dist.all_gather([], one))
