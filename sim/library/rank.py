@@ -55,6 +55,7 @@ def call(import_module: ImportModule, main: dict[str, Any], **asked: Any) -> Non
     the function raises.
     """
     what = Asked(**asked)
+    del sys.argv[1:]  # the rank, which is none of the function's words
     # What the script has named for itself is none of the function's, which may have its own ``call`` or ``sys``.
     for name in [name for name in main if not name.startswith("__")]:
         del main[name]

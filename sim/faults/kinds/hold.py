@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold(MessageFault):
-    """It waits on its way until another message was handled: the one that ``until`` selects,
-    counted from the start of the run. It waits for ``at_most_s`` at most.
-    """
+    """It is held back until another message has been handled, which ``until`` selects (its ``nth`` counts
+    from the start of the run), but no longer than ``at_most_s``."""
 
     position: ClassVar[int] = 4
 

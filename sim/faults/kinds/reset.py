@@ -15,9 +15,9 @@ from squall.sim.world import rules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reset(MessageFault):
-    """It is lost together with its connection, when ``part`` of its time on the way is over. All other
-    messages between the two workers that are under way then are lost too, and on both sides the
-    calls to the other fail. The next message opens a new connection."""
+    """Its connection breaks when ``part`` (0 to 1) of its way is over. All messages that are under way between
+    the two workers are lost with it, and all their calls to each other fail. The next message opens a new
+    connection."""
 
     position: ClassVar[int] = 7
 
