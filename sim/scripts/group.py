@@ -89,6 +89,8 @@ class Group(Generic[C]):
         self.members: dict[int, Any] = {}
         #: whose connections it has closed itself, since an operation ran into its limit
         self.aborted: set[int] = set()
+        #: of which ranks each that has come makes it, and in words
+        self.made: list[tuple[list[int], str]] = []
         self.waits: list[Wait[C]] = []
         #: by receiver, sender and tag; and the senders of those, by receiver and tag
         self.pieces: dict[tuple[int, int, Tag], deque[Piece[C]]] = {}
@@ -108,6 +110,11 @@ class Group(Generic[C]):
         self.is_default = not ranks
         self.ranks = ranks or self.ranks
         self.ledger.of, self.ledger.ranks = group_named(ranks, made), self.ranks
+
+    @property
+    def is_of_same_members(self) -> bool:
+        """Whether all that have come so far make it of the same ranks."""
+        return all(ranks == self.made[0][0] for ranks, _ in self.made)
 
     def send(self, src: int, dst: int, type: MessageType, tag: Tag, *content: Any) -> Piece[C]:
         about = (self.name, *named(tag))

@@ -44,6 +44,16 @@ class Groups(Generic[C]):
         #: how many pieces and notices were sent
         self.sent = 0
 
+    def made(self, group: Group[C], who: str, ranks: list[int], place: str) -> None:
+        """Somebody comes who makes it of these ranks, in that line."""
+        text = f"{who} makes it of ranks {ranks or group.ranks}" + (
+            f", at {place}" if place else ""
+        )
+        group.made.append((ranks, text))
+        if not group.is_of_same_members:
+            told = "; ".join(text for _, text in (group.made[0], group.made[-1]))
+            self._found("mismatch", f"a process group differs in members: {told}")
+
     def all_called(self, group: Group[C], tag: Tag) -> None:
         """All members have called that collective."""
 

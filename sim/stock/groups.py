@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -21,19 +20,6 @@ from squall.sim.world.pieces import POINT_TO_POINT, Connections, Piece, Tag
 from squall.sim.world.primitives import SimTimer
 
 
-@dataclass
-class _Joining:
-    """``come``: members before all have come; ``made``: of which ranks each that has come makes the group, and in words."""
-
-    come: dict[int, tuple[NativeWorker, int, SimTimer]] = field(default_factory=dict)
-    made: list[tuple[list[int], str]] = field(default_factory=list)
-
-    @property
-    def is_of_same_members(self) -> bool:
-        """Whether all that have come so far make it of the same ranks."""
-        return all(ranks == self.made[0][0] for ranks, _ in self.made)
-
-
 class NativeGroups(Groups[LentFile]):
     """Of all processes."""
 
@@ -41,7 +27,8 @@ class NativeGroups(Groups[LentFile]):
         super().__init__(cluster.runtime, findings.note, self._who_waits)
         self._cluster = cluster
         self._findings = findings
-        self._joining: list[_Joining] = []
+        #: by group: members before all have come
+        self._joining: list[dict[int, tuple[NativeWorker, int, SimTimer]]] = []
         for word in ("new", "join", "do", "wait", "leave"):
             cluster.answers[f"group {word}"] = getattr(self, f"_{word}")
         cluster.on_gone.append(self._end)
@@ -64,43 +51,37 @@ class NativeGroups(Groups[LentFile]):
     def _new(self, worker: NativeWorker, question: int, size: int) -> None:
         number = len(self.groups)
         self.groups.append(Group(self, number, size))
-        self._joining.append(_Joining())
+        self._joining.append({})
         self._cluster.answer(worker, question, number)
 
     def _join(self, worker: NativeWorker, question: int, *rest: Any) -> None:
         number, rank, ranks, place, made, timeout_s = rest
         group, joining = self.groups[number], self._joining[number]
-        if not joining.made:
+        if not group.made:
             group.is_made_of(ranks, made)
         known = self._cluster.host.rank(worker)
         who = worker.name if known is None else f"rank {known}"
-        text = f"{who} makes it of ranks {ranks or group.ranks}" + (
-            f", at {place}" if place else ""
-        )
-        joining.made.append((ranks, text))
-        if not joining.is_of_same_members:
-            told = "; ".join(text for _, text in (joining.made[0], joining.made[-1]))
-            self._findings.note("mismatch", f"a process group differs in members: {told}")
-        if rank in joining.come or rank in group.members:
+        self.made(group, who, ranks, place)
+        if rank in joining or rank in group.members:
             text = f"rank {rank} has joined the process group already"
             self._cluster.answer(worker, question, text)
             return
 
         def late() -> None:
-            come = [group.ranks[each] for each in sorted(joining.come)]
+            come = [group.ranks[each] for each in sorted(joining)]
             there = f"ranks {come} of {group.size} have come to {group.ledger.of}"
             self.stalls(Stall("error", [there, *self._cluster.waits()]))
-            del joining.come[rank]
+            del joining[rank]
             text = (
                 f"Gloo connectFullMesh failed: after {timeout_s:g} s only "
-                f"{len(joining.come) + 1} of {group.size} ranks have come"
+                f"{len(joining) + 1} of {group.size} ranks have come"
             )
             self._cluster.answer(worker, question, text)
 
         timer = self._cluster.runtime.call_later(timeout_s, late)
-        joining.come[rank] = (worker, question, timer)
-        if len(joining.come) == len(group.ranks) and joining.is_of_same_members:
-            come, joining.come = joining.come, {}
+        joining[rank] = (worker, question, timer)
+        if len(joining) == len(group.ranks) and group.is_of_same_members:
+            come, self._joining[number] = joining, {}
             group.members = {member: come[member][0] for member in sorted(come)}
             self._connect(group)
             for member in group.members:
@@ -194,18 +175,18 @@ class NativeGroups(Groups[LentFile]):
     def _end(self, worker: NativeWorker) -> None:
         """A process has ended."""
         for joining in self._joining:
-            for rank, (each, _, timer) in list(joining.come.items()):
+            for rank, (each, _, timer) in list(joining.items()):
                 if each is worker:
                     timer.cancel()
-                    del joining.come[rank]
+                    del joining[rank]
         self.gone(worker)
 
     def operations_open(self) -> dict[NativeWorker, list[Operation]]:
         """Those that are not over, by process."""
         found: dict[NativeWorker, list[Operation]] = {}
         for group, joining in zip(self.groups, self._joining, strict=True):
-            for worker, _, _ in joining.come.values():
-                missing = [each for each in range(group.size) if each not in joining.come]
+            for worker, _, _ in joining.values():
+                missing = [each for each in range(group.size) if each not in joining]
                 what = f"{group.told(missing)} to join {group.ledger.of}"
                 found.setdefault(worker, []).append(Operation(what, -1.0, []))
             for wait in group.waits:

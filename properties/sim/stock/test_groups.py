@@ -240,12 +240,12 @@ def test_collectives_that_do_not_go_together_are_told(
     ("of_rank_0", "others"), [([0, 2], [0, 1, 2]), ([0, 1], [0, 2]), ([0, 2], [0, 1])]
 )
 def test_a_group_that_ranks_make_of_other_members_is_told(
-    tmp_path: Path, of_rank_0: list[int], others: list[int]
+    tmp_path: Path, of_rank_0: list[int], others: list[int], engine: EngineName
 ) -> None:
     script = tmp_path / "script.py"
     made = f"dist.new_group({of_rank_0}) if rank == 0 else dist.new_group({others})"
     script.write_text(MISMATCH.format(calls=made), encoding="utf-8")
-    run = run_file(script, workers=3, engine="torch", stdout=io.StringIO(), stderr=io.StringIO())
+    run = run_file(script, workers=3, engine=engine, stdout=io.StringIO(), stderr=io.StringIO())
     assert run.outcome == "mismatch"
     (told,) = run.found["mismatch"]
     assert told.startswith("a process group differs in members: rank ")
@@ -328,12 +328,14 @@ MESSAGES = (
 
 
 @pytest.mark.parametrize("calls", MESSAGES)
-def test_a_message_of_another_size_is_told_of_with_both_lines(tmp_path: Path, calls: str) -> None:
+def test_a_message_of_another_size_is_told_of_with_both_lines(
+    tmp_path: Path, calls: str, engine: EngineName
+) -> None:
     """What has as many bytes gloo takes for what the receiver says that they are."""
     script = tmp_path / "script.py"
     as_many = "dist.recv(values.to(torch.int32)) if rank else dist.send(values, 1)"
     script.write_text(MISMATCH.format(calls=f"{as_many}\n{calls}"), encoding="utf-8")
-    run = run_file(script, workers=2, engine="torch", stdout=io.StringIO(), stderr=io.StringIO())
+    run = run_file(script, workers=2, engine=engine, stdout=io.StringIO(), stderr=io.StringIO())
     assert run.outcome == "mismatch"
     (told,) = run.found["mismatch"]
     assert told.startswith(
@@ -363,11 +365,11 @@ if rank == 1:
 
 
 def test_a_lock_that_is_held_over_a_collective_of_another_thread_is_part_of_the_circle(
-    tmp_path: Path,
+    tmp_path: Path, engine: EngineName
 ) -> None:
     script = tmp_path / "script.py"
     script.write_text(MISMATCH.format(calls=LOCKED), encoding="utf-8")
-    run = run_file(script, workers=2, engine="torch", stdout=io.StringIO(), stderr=io.StringIO())
+    run = run_file(script, workers=2, engine=engine, stdout=io.StringIO(), stderr=io.StringIO())
     assert run.stall is not None and run.outcome == "deadlock"
     assert run.stall.lines[0] == (
         "deadlock: thread `Thread-1 (beside)` on rank 0 holds `lock` (script.py:13) and waits for rank 1 to call `all_reduce` "
@@ -457,21 +459,23 @@ if rank:
         ),
     ],
 )
-def test_ranks_are_those_of_the_first_group(tmp_path: Path, calls: str, told: str) -> None:
+def test_ranks_are_those_of_the_first_group(
+    tmp_path: Path, calls: str, told: str, engine: EngineName
+) -> None:
     script = tmp_path / "script.py"
     then = "\ndist.destroy_process_group()"
     script.write_text(MISMATCH.format(calls=SUBGROUP.format(calls=calls) + then), encoding="utf-8")
-    run = run_file(script, workers=3, engine="torch", stdout=io.StringIO(), stderr=io.StringIO())
+    run = run_file(script, workers=3, engine=engine, stdout=io.StringIO(), stderr=io.StringIO())
     stall = [] if run.stall is None else run.stall.lines
     text = "; ".join([*run.found.get("mismatch", []), *stall])
     assert [each for each in told.split("|") if each not in text] == [], text
 
 
-def test_who_waits_for_a_member_that_has_left_is_told(tmp_path: Path) -> None:
+def test_who_waits_for_a_member_that_has_left_is_told(tmp_path: Path, engine: EngineName) -> None:
     script = tmp_path / "script.py"
     calls = "dist.recv(values, 1) if rank == 0 else dist.destroy_process_group()"
     script.write_text(MISMATCH.format(calls=calls), encoding="utf-8")
-    run = run_file(script, workers=2, engine="torch", stdout=io.StringIO(), stderr=io.StringIO())
+    run = run_file(script, workers=2, engine=engine, stdout=io.StringIO(), stderr=io.StringIO())
     waits = "rank 0 waits for a message of rank 1 with tag 0 (script.py:8)"
     assert run.stall == ("error", [f"{waits}; rank 1 has left the process group"])
 

@@ -104,6 +104,8 @@ class Group:
         process = current_process()
         self.all = _groups_of(process)
         self.members = self._shared()
+        made_of = [] if name == DEFAULT else self.ranks
+        self.all.made(self.members, f"rank {ranks[rank]}", made_of, line_of(sys._getframe()))
         process.at_end.append(self._end)
         self.members.members[rank] = self._worker
         self.members.connections.open(rank)
