@@ -39,10 +39,10 @@ def narrow(figure: go.Figure) -> go.Figure:
 def _thin_out(figure: go.Figure, wide: float, high: float) -> None:
     """Leave out names beside arrows that would lie over others. ``wide``, ``high``: pixels of what is drawn in."""
     named = [trace for trace in figure.data if trace.type == "scatter" and trace.mode == "text"]
-    every = [x for trace in named for x in trace.x]
-    every += (
-        [x for trace in figure.data if trace.mode == "markers" for x in trace.x] if named else []
-    )
+    drawn = [*named, *(trace for trace in figure.data if named and trace.mode == "markers")]
+    every = [
+        x for trace in drawn for x in (trace.x if trace.x is not None else ()) if x is not None
+    ]
     rows = figure.layout.yaxis.range
     if not every or not rows:
         return

@@ -35,7 +35,7 @@ def test_long_names_of_rows_leave_less_room_for_the_legend():
 
 
 def test_names_beside_arrows_do_not_lie_over_each_other():
-    marks = go.Scatter(x=[0, 100], y=[0, 1], mode="markers")
+    marks = go.Scatter(x=[0, None, 100], y=[0, None, 1], mode="markers")
     names = go.Scatter(
         x=[1, 2, 50, 3], y=[0, 0, 0, 1], text=["forward (train.py:8)"] * 4, mode="text"
     )
