@@ -107,7 +107,7 @@ def seconds(value: float) -> str:
     """A duration for readers, in the unit that suits it."""
     if value == 0:
         return "0 s"
-    size = abs(value)
+    size = float(f"{abs(value):.4g}")  # as it is told: 1 ms, not 1000 µs
     for limit, unit, scale in ((1.0, "s", 1.0), (1e-3, "ms", 1e3), (1e-6, "µs", 1e6)):
         if size >= limit:
             return f"{value * scale:.4g} {unit}"

@@ -11,7 +11,7 @@ from squall.real.own_files import OWN_FILES
 from squall.sim.world.places import cell_of, is_library
 
 _FRAME = re.compile(r'  File "(?P<file>[^"]+)", line (?P<line>\d+)')
-_NUMBERED = re.compile(r"(?:process|rank) (\d+)$")
+_NUMBERED = re.compile(r"rank (\d+)$")
 _CHAINED = re.compile(
     r"\n\nThe above exception was the direct cause of the following exception:\n\n"
     r"|\n\nDuring handling of the above exception, another exception occurred:\n\n"

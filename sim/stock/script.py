@@ -198,14 +198,18 @@ class ScriptProcesses:
         for name, (times, seconds) in computed.items():
             before = self.computed.get(name, (0, 0.0))
             self.computed[name] = before[0] + times, before[1] + seconds
-        self.exit_codes[worker.name] = code
         role = self._roles[worker]
-        if role["call"] is not None or role["program"] is not None:
-            self.children.append(worker.name)
+        rank, name = self.cluster.host.rank(worker), worker.name
+        if _is_child(role):
+            self.children.append(name)
+        elif rank is None:
+            others = any(each is not role and not _is_child(each) for each in self._roles.values())
+            per_rank = others or ranks.has_ranks(self.script)
+            rank, name = (role["number"], name) if per_rank else (None, "main")
+        self.exit_codes[name] = code
         told = None if usage is None else hint_for_usage(self.script, usage)
         if error is not None:
-            number = worker.rank if worker.rank >= 0 else None
-            raised = ProcessError(worker.name, number, *error)
+            raised = ProcessError(name, rank, *error)
             told = told or hint(self.script, error.type, error.message)
             if role["program"] is not None and ranks.BY_AN_AGENT in role["environ"]:
                 self.agents_errors.append(raised)
@@ -450,6 +454,11 @@ def run_script(
         run.gradients = processes.one_process.comparisons.with_those_of(passes)
     run.wall_time_s = time.perf_counter() - started
     return run
+
+
+def _is_child(role: dict[str, Any]) -> bool:
+    """Whether another process has started it."""
+    return role["call"] is not None or role["program"] is not None
 
 
 def _spun(cluster: NativeCluster, worker: NativeWorker) -> ProcessError:
