@@ -9,7 +9,7 @@ from typing import Any
 from squall.real.rpc import calls
 from squall.real.rpc.called import name_of_call
 from squall.real.tracing import CALL_STARTED, CONTEXT_CREATED, OPERATION_STARTED, PASS_STARTED
-from squall.sim.world.places import WRAPPERS, is_library, is_told, user_frame, user_line
+from squall.sim.world.places import WRAPPERS, is_library, user_frame, user_line
 from squall.sim.world.watch import Watcher
 
 #: functions that make a call of a function, which they have in a variable ``func``
@@ -64,8 +64,8 @@ def called_in_line(maker: FrameType) -> str:
     """What the user's line calls, where that is a function of a library, which calls another one of its own on
     behalf of it: ``shutdown``, ``DistributedOptimizer.step``. "" where the line itself asks for a function."""
     user, frame, name = user_frame(maker), maker.f_back, ""
-    while frame is not None and frame is not user and not is_told(frame):
+    while user is not None and frame is not None and frame is not user:
         if frame.f_code.co_name not in WRAPPERS:
             name = frame.f_code.co_qualname.rpartition(".<locals>.")[2].removesuffix(".__init__")
         frame = frame.f_back
-    return "" if frame is None or name in _ASKED else name
+    return "" if user is None or name in _ASKED else name

@@ -101,11 +101,6 @@ def is_library(file: str) -> bool:
     return ":" in os.path.basename(file) and not file.endswith(".py")
 
 
-def is_told(frame: FrameType) -> bool:
-    """Whether it is one of squall's own frames that somebody knows (:func:`tells`)."""
-    return any(teller(frame, None) is not None for teller in _TELLERS)
-
-
 def cell_of(path: str) -> str:
     """``In[3]``, if the file is one that stands for a cell of this notebook."""
     ipython = sys.modules.get("IPython")

@@ -122,7 +122,7 @@ def test_the_log_has_a_legend(capsys: pytest.CaptureFixture[str]) -> None:
         assert f"{mark}  {said}" in alone
     assert code_of(["replay", "5", "--legend"]) == 0
     both = capsys.readouterr().out
-    assert both.startswith(alone) and "task_started" in both
+    assert both.startswith(alone) and "task started" in both
     assert code_of(["replay", "5", "--log"]) == 0
     assert "The mark is in the column" not in capsys.readouterr().out, "it is no terminal"
     assert code_of(["replay"]) == 2

@@ -188,6 +188,14 @@ def group(folder: Path) -> pictures.Recording:
     return pictures.recording(run_file(write(folder, GROUP), workers=2, engine="torch"))
 
 
+@pytest.mark.parametrize("seed", range(5, 13))
+def test_a_run_is_the_same_whether_lines_are_noted_or_not(seed: int) -> None:
+    scenario = draw(seed, Settings())
+    with watching(CallLines()):
+        noted = replay(scenario)
+    assert noted.run.digest == replay(scenario).run.digest and not noted.violations
+
+
 @pytest.mark.parametrize("play", [drawn, script, group])
 def test_a_page_has_no_words_of_the_simulator(
     play: Callable[[Path], pictures.Recording], tmp_path: Path
