@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from squall.sim.search.why.doing import name
@@ -35,8 +35,10 @@ def collectives(
     """The first collective of a group for which its members came from different lines, or to which some have not
     come. ``callers``: the lines that have called these functions tell them apart, too."""
     for members in by_member(witness):
+        # Who has raised the error comes to nothing any more, which is no cause of it.
+        raised = {each.worker for each in witness.errors}
         for number in range(max(map(len, members.values()))):
-            hint = _collective(number, members, names, callers)
+            hint = _collective(number, members, names, callers, raised)
             if hint is not None:
                 yield hint
                 break
@@ -117,7 +119,11 @@ def _sends(witness: Witness, callers: bool) -> dict[tuple[str, int, int], list[S
 
 
 def _collective(
-    number: int, members: Mapping[int, list[Operation]], names: Mapping[int, str], callers: bool
+    number: int,
+    members: Mapping[int, list[Operation]],
+    names: Mapping[int, str],
+    callers: bool,
+    raised: Collection[int | None],
 ) -> Hint | None:
     """What is wrong with a collective of a group, if anything."""
     came = {member: each[number] for member, each in members.items() if number < len(each)}
@@ -132,7 +138,9 @@ def _collective(
         text = f"Collective {number + 1} of the group is `{usual.kind}` at {usual}, and {told}."
         places = (place for site in (*others.values(), usual) for place in site.places)
         return Hint(text, tuple(dict.fromkeys(places)))
-    missing = [name(member, names) for member in members if member not in came]
+    missing = [
+        name(member, names) for member in members if member not in came and member not in raised
+    ]
     if missing and not any(each.good for each in came.values()):
         return Hint(
             f"`{usual.kind}` at {usual} waits for {', '.join(missing)}, which {'do' if len(missing) > 1 else 'does'} not come to it.",
