@@ -7,6 +7,7 @@ are kept, and written again once nobody reads them any more: their first byte sa
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import os
 
@@ -24,6 +25,9 @@ _BEGIN = 64
 #: bytes of files that a process keeps to write them again, and of those that it keeps mapped, at most
 _KEPT = 1 << 27
 _MAPPED = 1 << 30
+#: threads of a script may begin operations at the same time; it is no lock of the script's, whose waits are virtual
+_LOCK = _thread.allocate_lock()
+os.register_at_fork(after_in_child=_LOCK._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 class MemoryFile:
@@ -89,12 +93,13 @@ class LentFiles:
 
     def take(self, size_bytes: int) -> OwnFile:
         """One that nobody reads, with room for tensors of so many bytes, to be given back."""
-        file = next((each for each in self._files if self._is_free(each, size_bytes)), None)
-        if file is None:
-            file = OwnFile(size_bytes)
-            self._files.append(file)
-        self._taken.append(file)
-        return file
+        with _LOCK:
+            file = next((each for each in self._files if self._is_free(each, size_bytes)), None)
+            if file is None:
+                file = OwnFile(size_bytes)
+                self._files.append(file)
+            self._taken.append(file)
+            return file
 
     def _is_free(self, file: OwnFile, size_bytes: int) -> bool:
         has_room = len(file.memory) >= size_bytes and file not in self._taken
@@ -106,10 +111,11 @@ class LentFiles:
 
     def give_back(self, file: OwnFile) -> None:
         """Nobody here needs it any more."""
-        self._taken.remove(file)
-        if sum(len(each.memory) for each in self._files) > _KEPT:
-            self._files.remove(file)
-            file.close()
+        with _LOCK:
+            self._taken.remove(file)
+            if sum(len(each.memory) for each in self._files) > _KEPT:
+                self._files.remove(file)
+                file.close()
 
 
 def next_place(end: int) -> int:
@@ -121,14 +127,16 @@ def mapped(path: str, known: dict[int, Tensor] | None = None) -> Tensor:
     """The bytes of a file from where tensors begin, which nobody may write to; they need no open file. Of a file that is
     written again they are ``known`` from before, by its number in the system."""
     about = _stat(path)
-    memory = None if known is None else known.pop(about.st_ino, None)
-    if memory is None or len(memory) < about.st_size:
-        memory = _from_file(path, shared=True, size=about.st_size, dtype=torch.uint8)
-    if known is not None:
+    if known is None:
+        return _from_file(path, shared=True, size=about.st_size, dtype=torch.uint8)[_BEGIN:]
+    with _LOCK:
+        memory = known.pop(about.st_ino, None)
+        if memory is None or len(memory) < about.st_size:
+            memory = _from_file(path, shared=True, size=about.st_size, dtype=torch.uint8)
         known[about.st_ino] = memory
         while len(known) > 1 and sum(map(len, known.values())) > _MAPPED:
             del known[next(iter(known))]
-    return memory[_BEGIN:]
+        return memory[_BEGIN:]
 
 
 def is_large(tensor: Tensor) -> bool:

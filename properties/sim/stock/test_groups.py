@@ -38,6 +38,7 @@ SCRIPTS = {
     "point_to_point": 3,
     "profiled": 3,
     "refused": 3,
+    "threads": 3,
     "who_waits": 3,
 }
 #: of which the port lacks DistributedDataParallel, and a profiler's events
