@@ -27,8 +27,17 @@ def is_own(file: str) -> bool:
 
 def described(error: BaseException) -> traceback.TracebackException:
     """``error`` for printing, with those that caused it, all without frames of squall's own."""
-    with own_frames_hidden():
-        return traceback.TracebackException.from_exception(error)
+    whole = traceback.TracebackException.from_exception(error)
+    seen = set[int]()
+    left: list[traceback.TracebackException | None] = [whole]
+    while left:
+        each = left.pop()
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            kept = [frame for frame in each.stack if not is_own(frame.filename)]
+            each.stack = traceback.StackSummary.from_list(kept)
+            left += [each.__cause__, each.__context__, *(getattr(each, "exceptions", None) or ())]
+    return whole
 
 
 @contextmanager

@@ -302,8 +302,10 @@ def hear_of_all(
     now: Callable[[], float],
     done: Callable[[list[int], list[int], float], str | None],
 ) -> None:
-    """A monitored barrier as ProcessGroupGloo has it: rank 0 hears of each other one, and lets them go on. ``done`` tells members that this one
-    is there, and waits for others so many seconds: what went wrong. ``now``: seconds of virtual time.
+    """A monitored barrier as ProcessGroupGloo has it: rank 0 hears of each other one, and lets them go on.
+
+    ``done`` tells members that this one is there, and waits for others so many seconds: what went wrong. ``now``:
+    seconds of virtual time.
 
     Raises RuntimeError on rank 0 that names who did not come (the first one, or all), or that no time is left.
     """

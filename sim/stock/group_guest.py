@@ -39,19 +39,12 @@ _RANKS = "global_ranks_in_group"
 _LOOK_S = 1e-6
 
 
-def _same(counts: Counter[str]) -> Counter[str]:
-    return counts
-
-
 def install(here: Here) -> None:
     """Let ``gloo`` be the simulated network."""
     group: Any = importlib.import_module("squall_agent").Group
     group.__name__ = group.__qualname__ = "ProcessGroupGloo"
-    group.set_factory(
-        functools.partial(
-            Member, here, Registered(functools.partial(_same, Counter())), LentFiles(), {}
-        )
-    )
+    counts = Counter[str]()
+    group.set_factory(functools.partial(Member, here, Registered(lambda: counts), LentFiles(), {}))
     for name in ("torch.distributed", "torch.distributed.distributed_c10d"):
         vars(importlib.import_module(name))["ProcessGroupGloo"] = group
 

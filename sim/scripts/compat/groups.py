@@ -103,8 +103,8 @@ class Group:
         self._worker = current_worker()
         process = current_process()
         self.all = _groups_of(process)
-        self.members = self._shared()
         made_of = [] if name == DEFAULT else self.ranks
+        self.members = self._shared(made_of)
         self.all.made(self.members, f"rank {ranks[rank]}", made_of, line_of(sys._getframe()))
         process.at_end.append(self._end)
         self.members.members[rank] = self._worker
@@ -115,12 +115,11 @@ class Group:
         for member in range(self.size()):
             self._join(member)
 
-    def _shared(self) -> members.Group[Given]:
+    def _shared(self, made_of: list[int]) -> members.Group[Given]:
         """What all members have in common."""
         world = self._worker.world
         assert isinstance(world, Network), "scripts run on a simulated one"
         made = members.Group(self.all, self.group_name, self.size())
-        made_of = [] if self.group_name == DEFAULT else self.ranks
         made.is_made_of(made_of, str(user_place(sys._getframe())))
         own = Store(world.runtime)  # members of several groups are at the same places
         made.connections = Connections(world, own, made, dict(enumerate(self.ranks)))
