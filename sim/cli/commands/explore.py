@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from squall.sim.cli.reports.explore import Told
+    from squall.sim.cli.reports.group_orders import ToldOfGroups
     from squall.sim.explore.execution import How
+    from squall.sim.explore.groups import GroupOrders
     from squall.sim.explore.search import Budget
     from squall.sim.explore.tree import Explored
     from squall.sim.scenario import Scenario
@@ -58,6 +60,8 @@ squall explore 20 --budget 60s --json
 squall explore --programs "workers<=3, calls<=2"      (all programs of that size)
 
 squall explore train.py --workers 2 --grain task
+
+squall explore pipeline.py --workers 4       (process groups: do sends that wait for each other end?)
 """
 
 
@@ -163,6 +167,7 @@ def explore(
         how, since = _before(resume, read[0][1], how, finer)
     limits = Budget(budget.executions, budget.seconds)
     with _Display() as display:
+        of_groups, read = _of_groups(read, limits, display)
         how, told = _all(
             read,
             how,
@@ -173,17 +178,18 @@ def explore(
             jobs=jobs,
             display=display,
         )
-    if resume is not None:
+    if resume is not None and told:
         _write_down(resume, told[0], how)
     if json:
-        typer.echo(explored_json(told, how))
+        typer.echo(explored_json(told, how, of_groups))
     else:
-        print_explored(told, how, Console(highlight=False, soft_wrap=True))
-    if any(each.interrupted for each in told):
+        print_explored(told, of_groups, how, Console(highlight=False, soft_wrap=True))
+    every = [*told, *of_groups]
+    if any(each.outcome == "interrupted" for each in every):
         raise typer.Exit(INTERRUPTED)
-    if any(each.failed for each in told):
+    if any(each.outcome == "failed" for each in every):
         raise typer.Exit(FAILED)
-    raise typer.Exit(0 if all(each.exhausted for each in told) else UNCHECKED)
+    raise typer.Exit(0 if all(each.exhausted for each in every) else UNCHECKED)
 
 
 def _scenario(
@@ -217,6 +223,30 @@ def _script(text: str, mutant: str | None, of_script: Mapping[str, Any]) -> Scen
 
     asked = ScriptRun(script=parsers.script_or_ranks(text), **of_script)
     return replace(asked.scenario(), expected=Expected(mutant=mutant))
+
+
+def _of_groups(
+    read: list[tuple[str, Scenario]], budget: Budget, display: _Display
+) -> tuple[list[ToldOfGroups], list[tuple[str, Scenario]]]:
+    """What came of scripts whose ranks speak in process groups alone, and all others."""
+    from squall.sim.cli.reports.group_orders import ToldOfGroups
+    from squall.sim.explore.groups import explore_groups
+    from squall.sim.world.choosing import NotExplorableError
+
+    told, others = [], []
+    for text, scenario in read:
+        display.title = text
+        try:
+            orders = None
+            if scenario.script is not None:
+                orders = explore_groups(scenario, budget, display.show_runs)
+        except NotExplorableError as error:
+            raise BadInput("SEED|FILE", text, f"{text!r} cannot be explored: {error}") from None
+        if orders is None:
+            others.append((text, scenario))
+        else:
+            told.append(ToldOfGroups(text, orders))
+    return told, others
 
 
 def _before(
@@ -341,17 +371,17 @@ class _Display:
         self._console.print(text, style="yellow", markup=False)
 
     def show(self, explored: Explored) -> None:
-        now = time.monotonic()
-        if now - self._shown < _REFRESH_S:
-            return
-        self._shown = now
         said = f"{explored.per_second:,.0f}/s, about {explored.left:,.0f} left"
         if explored.failed:
             said += f", {explored.failed:,} failed"
-        self._progress.update(
-            self._task,
-            completed=explored.executions + explored.elsewhere,
-            title=self.title,
-            said=said,
-        )
-        self._progress.refresh()
+        self._show(explored.executions + explored.elsewhere, said)
+
+    def show_runs(self, orders: GroupOrders) -> None:
+        self._show(orders.runs, "of the script")
+
+    def _show(self, completed: int, said: str) -> None:
+        now = time.monotonic()
+        if now - self._shown >= _REFRESH_S:
+            self._shown = now
+            self._progress.update(self._task, completed=completed, title=self.title, said=said)
+            self._progress.refresh()

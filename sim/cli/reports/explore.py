@@ -14,6 +14,7 @@ from rich.text import Text
 from squall.model.coverage.sometimes import situations
 from squall.model.events.names import in_words
 from squall.sim.cli.panels import print_panel, summary_table, verdict
+from squall.sim.cli.reports.group_orders import ToldOfGroups
 from squall.sim.explore.campaign import Part
 from squall.sim.explore.execution import How
 from squall.sim.explore.faults import kind_of
@@ -86,9 +87,9 @@ def not_covered(how: How) -> list[str]:
     return lines
 
 
-def explored_json(told: list[Told], how: How) -> str:
+def explored_json(told: list[Told], how: How, of_groups: list[ToldOfGroups]) -> str:
     """The object of ``squall explore --json``; its keys are in docs/json.md."""
-    outcomes = [each.outcome for each in told]
+    outcomes = [each.outcome for each in (*told, *of_groups)]
     worst = [
         outcome for outcome in ("interrupted", "failed", "not exhausted") if outcome in outcomes
     ]
@@ -99,6 +100,7 @@ def explored_json(told: list[Told], how: How) -> str:
             "ordered": how.ordered,
             "not_covered": not_covered(how),
             "scenarios": [scenario_json(each) for each in told],
+            "groups": [each.to_json() for each in of_groups],
         },
         allow_nan=False,
     )
@@ -144,8 +146,12 @@ def _numbers(explored: Explored) -> dict[str, Any]:
     }
 
 
-def print_explored(told: list[Told], how: How, console: Console) -> None:
+def print_explored(
+    told: list[Told], of_groups: list[ToldOfGroups], how: How, console: Console
+) -> None:
     """A panel for each scenario, and what is covered by none."""
+    for script in of_groups:
+        script.print(console)
     for each in told:
         table = summary_table()
         table.add_row("outcome", verdict(_outcome(each), good=each.outcome == "ok"))
@@ -166,7 +172,7 @@ def print_explored(told: list[Told], how: How, console: Console) -> None:
             table.add_row("breaks", Text(f"and {more:,} more (--json has all of them)"))
         good = {"ok": True, "failed": False}.get(each.outcome)
         print_panel(console, table, f"squall explore {each.text}", good=good)
-    for line in not_covered(how):
+    for line in not_covered(how) if told else ():
         console.print(Text(f"not covered: {line}", style="dim"))
 
 

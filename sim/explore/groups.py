@@ -1,0 +1,90 @@
+"""Every order of what a script does in process groups, whether sends wait for their receivers or do not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import get_args
+
+from squall.model.events.run import Run
+from squall.sim.explore.group_orders import End, Outcome, Sends, orders_of
+from squall.sim.explore.group_program import GroupProgram, Name
+from squall.sim.explore.group_record import record
+from squall.sim.explore.search import Budget
+from squall.sim.scenario import Scenario
+from squall.sim.world.choosing import NotExplorableError
+
+SENDS: tuple[Sends, ...] = get_args(Sends)
+#: outcomes of runs whose ranks went as far as they could
+_FOLLOWED = ("ok", "deadlock", "mismatch")
+
+
+@dataclass
+class GroupOrders:
+    """``runs``: how often the script was run, once for each way in which its receives from any rank take messages;
+    ``ends``: the first that was met of each outcome, by what sends do, and ``orders``: how many ends there are.
+    ``whole``: whether no budget ended it. ``polled``: lines that ask whether an operation is over."""
+
+    program: GroupProgram
+    runs: int = 0
+    ends: dict[Sends, dict[Outcome, End]] = field(
+        default_factory=lambda: {sends: {} for sends in SENDS}
+    )
+    orders: dict[Sends, int] = field(default_factory=lambda: dict.fromkeys(SENDS, 0))
+    whole: bool = True
+    polled: tuple[str, ...] = ()
+
+    @property
+    def good(self) -> bool:
+        return all({*ends} <= {"ok"} for ends in self.ends.values())
+
+
+def explore_groups(
+    scenario: Scenario, budget: Budget, on_run: Callable[[GroupOrders], object] = lambda _: None
+) -> GroupOrders | None:
+    """None if it makes no process groups, or an RPC group, whose messages have an order of their own.
+
+    A script may go on otherwise when another message has come first, so that it is run for each way in which
+    messages may come first. Raises :class:`NotExplorableError` for what cannot be followed.
+    """
+    started = time.monotonic()
+    found: GroupOrders | None = None
+    left: list[dict[Name, int]] = [{}]
+    seen: set[frozenset[tuple[Name, int]]] = set()
+    while left:
+        written, run = record(scenario, left.pop())
+        if found is None:
+            if run.joined or not written.program.members:
+                return None
+            _check(run)
+            found = GroupOrders(written.program)
+        taken = written.taken.items()
+        found.runs += 1
+        found.polled = tuple(dict.fromkeys((*found.polled, *written.polled)))
+        for sends in SENDS:
+            explored = orders_of(written.program, sends)
+            found.whole &= explored.whole
+            for end in explored.all_ends.values():
+                chosen = frozenset(end.choices)
+                if chosen <= taken:
+                    found.orders[sends] += 1
+                    found.ends[sends].setdefault(end.outcome, end)
+                elif chosen not in seen:
+                    seen.add(chosen)
+                    left.append(dict(chosen))
+        on_run(found)
+        is_spent = found.runs >= budget.executions or (
+            budget.seconds is not None and time.monotonic() - started > budget.seconds
+        )
+        if left and is_spent:
+            found.whole = False
+            break
+    return found
+
+
+def _check(run: Run) -> None:
+    """Raises :class:`NotExplorableError` if a rank ended otherwise than by what others did."""
+    if run.outcome not in _FOLLOWED:
+        first = f": {run.errors[0].message}" if run.errors else ""
+        raise NotExplorableError(f"it fails in any order{first} (squall run tells more)")
