@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from squall.sim.explore.group_program import ANY, Begin, Group, GroupProgram, Name, Thread, Wait
 
-#: whether a send is over at once, or when its receiver is there
-Sends = Literal["buffered", "rendezvous"]
+#: whether a send is over at once, or when its receiver is there; with "streams" it also keeps back what its rank
+#: begins after it, as on NCCL: on one stream of the group there are its collectives and its batches of messages, one
+#: after the other, and on one for each pair of ranks the messages that are in no batch, whatever their tags
+Sends = Literal["buffered", "rendezvous", "streams"]
 Outcome = Literal["ok", "deadlock", "mismatch", "left"]
 
 #: which sender a receive from any rank took, or which thread began first
@@ -80,12 +82,13 @@ def orders_of(
 
 @dataclass
 class _Open:
-    """An operation that has begun and is not over."""
+    """An operation that is not over. ``is_held``: others of its stream go before."""
 
     begin: Begin
     channel: object
     wants: list[int]
     readers: list[int]
+    is_held: bool = False
 
 
 class _State:
@@ -104,6 +107,8 @@ class _State:
         self._called: Counter[tuple[int, Group]] = Counter()
         #: of each collective the first call
         self._first: dict[tuple[Group, int], tuple[int, Begin]] = {}
+        #: by stream: what is on it, batch by batch, with the number of the batch
+        self._streams: dict[tuple[Any, ...], list[tuple[int, list[Name]]]] = {}
         self._choices: tuple[Choice, ...] = ()
         self.mismatch = ""
 
@@ -113,8 +118,12 @@ class _State:
         copy._at = [[*each] for each in self._at]
         copy._begun = [[*each] for each in self._begun]
         copy._open = {
-            name: _Open(each.begin, each.channel, [*each.wants], [*each.readers])
+            name: _Open(each.begin, each.channel, [*each.wants], [*each.readers], each.is_held)
             for name, each in self._open.items()
+        }
+        copy._streams = {
+            stream: [(batch, [*names]) for batch, names in entries]
+            for stream, entries in self._streams.items()
         }
         copy._pieces, copy._notices = self._pieces.copy(), self._notices.copy()
         copy._called, copy._first = self._called.copy(), self._first.copy()
@@ -122,7 +131,7 @@ class _State:
 
     def key(self) -> object:
         open_ = tuple(
-            (name, each.channel, *each.wants, None, *each.readers)
+            (name, each.channel, each.is_held, *each.wants, None, *each.readers)
             for name, each in sorted(self._open.items())
         )
         kept = (frozenset(each.items()) for each in (self._pieces, self._notices))
@@ -140,7 +149,8 @@ class _State:
                     self._do(rank, thread)
                     is_done = False
             for name in [*self._open]:
-                is_done = not self._take(name) and is_done
+                if name in self._open:
+                    is_done = not self._take(name) and is_done
 
     def following(self, every_step: bool) -> Iterator[_State]:
         """The states that may be next."""
@@ -182,11 +192,25 @@ class _State:
             begun = self._begun[rank][action.thread] > action.number
             return begun and (rank, action.thread, action.number) not in self._open
         return not alone or not any(
-            _are_told_apart_by_order(action, other)
+            self._are_told_apart_by_order(rank, action, other)
             for number, others in enumerate(self._program.ranks[rank])
             if number != thread
             for other in others[self._at[rank][number] :]
         )
+
+    def _are_told_apart_by_order(self, rank: int, one: Begin, other: Begin | Wait) -> bool:
+        """Of two operations of one rank, which two threads begin."""
+        if isinstance(other, Wait) or one.group != other.group:
+            return False
+        if self._sends == "streams" and _stream(rank, one) == _stream(rank, other):
+            return True
+        if one.channel != other.channel:
+            return False
+        if one.channel is None:
+            return True
+        if one.gives or other.gives:
+            return one.gives == other.gives
+        return one.wants == other.wants or ANY in (*one.wants, *other.wants)
 
     def _do(self, rank: int, thread: int) -> None:
         action = self._program.ranks[rank][thread][self._at[rank][thread]]
@@ -195,17 +219,44 @@ class _State:
             return
         name = rank, thread, self._begun[rank][thread]
         self._begun[rank][thread] += 1
-        channel: object = action.channel
+        channel: object = action.channel if self._sends != "streams" else 0
         if action.channel is None:
             channel = self._call(rank, action)
-        for to in action.gives:
-            self._pieces[action.group, rank, to, channel] += 1
-        for to in action.tells:
-            self._notices[action.group, rank, to, channel] += 1
         is_buffered = action.channel is not None and self._sends == "buffered"
         readers = [] if is_buffered else [*action.readers]
-        self._open[name] = _Open(action, channel, [*action.wants], readers)
+        self._open[name] = each = _Open(action, channel, [*action.wants], readers)
+        if self._sends == "streams":
+            entries = self._streams.setdefault(_stream(rank, action), [])
+            if entries and action.batch and entries[-1][0] == action.batch:
+                entries[-1][1].append(name)
+            else:
+                entries.append((action.batch, [name]))
+            each.is_held = len(entries) > 1
+        self._start(name)
+
+    def _start(self, name: Name) -> None:
+        """Send what an operation gives, unless it is held."""
+        each, rank = self._open[name], name[0]
+        if each.is_held:
+            return
+        for to in each.begin.gives:
+            self._pieces[each.begin.group, rank, to, each.channel] += 1
+        for to in each.begin.tells:
+            self._notices[each.begin.group, rank, to, each.channel] += 1
         self._take(name)
+
+    def _over(self, name: Name) -> None:
+        begin = self._open.pop(name).begin
+        if self._sends != "streams":
+            return
+        entries = self._streams[_stream(name[0], begin)]
+        entries[0][1].remove(name)
+        if entries[0][1]:
+            return
+        del entries[0]
+        for other in [*entries[0][1]] if entries else ():
+            self._open[other].is_held = False
+            self._start(other)
 
     def _call(self, rank: int, begin: Begin) -> object:
         """The number of a collective, which is compared with the first call of the same one."""
@@ -221,6 +272,8 @@ class _State:
         each, rank = self._open[name], name[0]
         group, channel = each.begin.group, each.channel
         took = False
+        if each.is_held:
+            return took
         for source in [*each.wants]:
             way = group, source, rank, channel
             if source != ANY and self._pieces[way] and self._is_first(name, source):
@@ -234,7 +287,7 @@ class _State:
                 each.readers.remove(reader)
                 took = True
         if not each.wants and not each.readers:
-            del self._open[name]
+            self._over(name)
             took = True
         return took
 
@@ -302,12 +355,7 @@ class _State:
         return all(at == len(each) for at, each in zip(self._at[rank], threads, strict=True))
 
 
-def _are_told_apart_by_order(one: Begin, other: Begin | Wait) -> bool:
-    """Of two operations of one rank, which two threads begin."""
-    if isinstance(other, Wait) or one.group != other.group or one.channel != other.channel:
-        return False
-    if one.channel is None:
-        return True
-    if one.gives or other.gives:
-        return one.gives == other.gives
-    return one.wants == other.wants or ANY in (*one.wants, *other.wants)
+def _stream(rank: int, begin: Begin) -> tuple[Any, ...]:
+    if begin.channel is None or begin.batch:
+        return rank, begin.group
+    return rank, begin.group, *begin.gives, *begin.wants

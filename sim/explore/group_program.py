@@ -22,7 +22,8 @@ class Begin:
     ``channel``: a tag, of a message; None of a collective, which goes with those that the other members call as
     the same one, counted from the first. ``gives``: who is sent something; ``wants``: from whom something has to come,
     which is :data:`ANY` for whoever sends first; ``tells``: who learns that this one is there; ``readers``: who has to
-    say so, before the operation is over. ``agreed``: in what all members have to agree. ``place``: the user's line.
+    say so, before the operation is over. ``agreed``: in what all members have to agree. ``batch``: which one of its rank
+    it belongs to, 0 for none. ``place``: the user's line.
     """
 
     group: Group
@@ -33,6 +34,7 @@ class Begin:
     tells: tuple[int, ...] = ()
     readers: tuple[int, ...] = ()
     agreed: str = ""
+    batch: int = 0
     place: str = ""
 
     def __str__(self) -> str:
@@ -65,12 +67,18 @@ class GroupProgram:
     ranks: tuple[tuple[Thread, ...], ...]
     members: dict[Group, tuple[int, ...]]
 
+    @property
+    def receives_from_any(self) -> bool:
+        """Which NCCL does not have."""
+        actions = (action for threads in self.ranks for thread in threads for action in thread)
+        return any(isinstance(action, Begin) and ANY in action.wants for action in actions)
 
-def send(to: int, tag: int = 0, group: Group = 0, place: str = "") -> Begin:
+
+def send(to: int, tag: int = 0, group: Group = 0, batch: int = 0) -> Begin:
     """Of a message, over once its receiver is there."""
-    return Begin(group, MESSAGE, tag, gives=(to,), readers=(to,), place=place)
+    return Begin(group, MESSAGE, tag, gives=(to,), readers=(to,), batch=batch)
 
 
-def receive(source: int = ANY, tag: int = 0, group: Group = 0, place: str = "") -> Begin:
+def receive(source: int = ANY, tag: int = 0, group: Group = 0, batch: int = 0) -> Begin:
     tells = () if source == ANY else (source,)
-    return Begin(group, MESSAGE, tag, wants=(source,), tells=tells, place=place)
+    return Begin(group, MESSAGE, tag, wants=(source,), tells=tells, batch=batch)

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from squall.model.events.run import Run
@@ -21,12 +22,13 @@ from squall.sim.scripts.group import Wait as Open
 from squall.sim.scripts.groups import Groups
 from squall.sim.world.choosing import NotExplorableError
 from squall.sim.world.pieces import POINT_TO_POINT
-from squall.sim.world.places import line_of
+from squall.sim.world.places import frames_of, line_of
 
 
 class Record:
     """``taken``: whose message each receive from any rank is to take, by its name, and after the run has taken.
-    ``polled``: lines in which it was asked whether an operation is over: what a script does may depend on the answer."""
+    ``polled``: lines in which it was asked whether an operation is over: what a script does may depend on the answer.
+    ``backends``: those of the groups."""
 
     def __init__(self, taken: Mapping[Name, int]) -> None:
         self.taken = dict(taken)
@@ -38,7 +40,9 @@ class Record:
         #: by task: the operation that it has begun last; and which one it is there to finish
         self._last: dict[object, object] = {}
         self._finishes: dict[object, object] = {}
+        self._batches: dict[FrameType, int] = {}
         self.polled: dict[str, None] = {}
+        self.backends: dict[str, None] = {}
 
     @property
     def program(self) -> GroupProgram:
@@ -62,6 +66,7 @@ class Record:
             wants=_of(ranks, wait.wants),
             tells=_of(ranks, tells),
             readers=_of(ranks, wait.readers),
+            batch=self._batch(),
             agreed="" if is_message else ", ".join(f"{k} {v}" for k, v in call.agreed.items()),
             place=call.place.partition(": ")[0],
         )
@@ -72,6 +77,14 @@ class Record:
         self._last[task] = wait.question
         if ANY in wait.wants:
             self._lead(group, wait, (call.rank, 0, number), tells)
+
+    def _batch(self) -> int:
+        """The number of the call of ``batch_isend_irecv`` that is under way, 0 if none is."""
+        for frame in frames_of(sys._getframe()):
+            if frame.f_code.co_name == "batch_isend_irecv":
+                known = self._batches.setdefault(frame, len(self._batches) + 1)
+                return known
+        return 0
 
     def _lead(self, group: Group[Any], wait: Open[Any], name: Name, tells: list[int]) -> None:
         """Let a receive from any rank take what it is to take, or write down what it takes."""
@@ -90,6 +103,7 @@ class Record:
         self._finishes[work.task] = self._last[current_task()]
 
     def ends(self, begun: Begun) -> None:
+        self.backends[begun.group.backend] = None
         if current_task() not in self._finishes:
             self._waits(begun.wait.question)
 

@@ -16,6 +16,8 @@ from squall.sim.scenario import Scenario
 from squall.sim.world.choosing import NotExplorableError
 
 SENDS: tuple[Sends, ...] = get_args(Sends)
+#: what sends may do on a backend; on others they wait for their receivers, as on gloo
+_ON: dict[str, tuple[Sends, ...]] = {"nccl": ("streams",), "mpi": ("rendezvous", "buffered")}
 #: outcomes of runs whose ranks went as far as they could
 _FOLLOWED = ("ok", "deadlock", "mismatch")
 
@@ -24,9 +26,11 @@ _FOLLOWED = ("ok", "deadlock", "mismatch")
 class GroupOrders:
     """``runs``: how often the script was run, once for each way in which its receives from any rank take messages;
     ``ends``: the first that was met of each outcome, by what sends do, and ``orders``: how many ends there are.
-    ``whole``: whether no budget ended it. ``polled``: lines that ask whether an operation is over."""
+    ``backends``: those of its groups. ``whole``: whether no budget ended it. ``polled``: lines that ask whether an
+    operation is over."""
 
     program: GroupProgram
+    backends: tuple[str, ...]
     runs: int = 0
     ends: dict[Sends, dict[Outcome, End]] = field(
         default_factory=lambda: {sends: {} for sends in SENDS}
@@ -35,9 +39,15 @@ class GroupOrders:
     whole: bool = True
     polled: tuple[str, ...] = ()
 
+    def all_end(self, sends: Sends) -> bool:
+        """Whether nothing else than the end of every rank was met."""
+        return {*self.ends[sends]} <= {"ok"}
+
     @property
     def good(self) -> bool:
-        return all({*ends} <= {"ok"} for ends in self.ends.values())
+        """Whether every rank ends on the backends of the script."""
+        ways = (_ON.get(backend, ("rendezvous",)) for backend in self.backends)
+        return all(self.all_end(sends) for several in ways for sends in several)
 
 
 def explore_groups(
@@ -58,11 +68,13 @@ def explore_groups(
             if run.joined or not written.program.members:
                 return None
             _check(run)
-            found = GroupOrders(written.program)
+            found = GroupOrders(written.program, tuple(written.backends))
         taken = written.taken.items()
         found.runs += 1
         found.polled = tuple(dict.fromkeys((*found.polled, *written.polled)))
         for sends in SENDS:
+            if sends == "streams" and written.program.receives_from_any:
+                continue
             explored = orders_of(written.program, sends)
             found.whole &= explored.whole
             for end in explored.all_ends.values():

@@ -9,14 +9,15 @@ from rich.console import Console
 from rich.text import Text
 
 from squall.sim.cli.panels import print_panel, summary_table, verdict
-from squall.sim.explore.group_orders import Choice, End
+from squall.sim.explore.group_orders import Choice, End, Sends
 from squall.sim.explore.group_program import Begin
 from squall.sim.explore.groups import SENDS, GroupOrders
 
 #: what sends do, and of whom it is known
-_SENDS = {
-    "rendezvous": "sends wait for their receivers (gloo; NCCL and MPI, if they are large)",
-    "buffered": "sends do not wait (NCCL and MPI, if they are small)",
+_SENDS: dict[Sends, str] = {
+    "rendezvous": "sends wait for their receivers (gloo; MPI, if they are large)",
+    "streams": "what comes after a send waits, too (NCCL, if they are large)",
+    "buffered": "sends do not wait (MPI, if they are small)",
 }
 NOT_COVERED = (
     "what a script does on because of values that it has received, but for which message came first",
@@ -48,6 +49,7 @@ class ToldOfGroups:
             "outcome": self.outcome,
             "exhausted": self.exhausted,
             "runs": orders.runs,
+            "backends": list(orders.backends),
             "sends": {
                 sends: {
                     "orders": orders.orders[sends],
@@ -76,35 +78,43 @@ class ToldOfGroups:
     def print(self, console: Console) -> None:
         orders, table = self.orders, summary_table()
         table.add_row("outcome", verdict(self._in_words(), good=self.outcome == "ok"))
-        for sends in reversed(SENDS):
-            ends = orders.ends[sends]
-            many = f"{orders.orders[sends]:,} order{'s' * (orders.orders[sends] != 1)}"
-            bad = [end for outcome, end in ends.items() if outcome != "ok"]
-            if not bad:
-                table.add_row(sends, f"{_SENDS[sends]}: every rank ends, in {many} that differ")
-                continue
-            kinds = " or ".join(_NAMED[end.outcome] for end in bad)
-            table.add_row(sends, f"{_SENDS[sends]}: {kinds}, in some of {many}" if "ok" in ends else f"{_SENDS[sends]}: {kinds}")
-            for end in bad:
-                for line in self._lines(end):
-                    table.add_row("", Text(line, style="red"))
+        for sends, told in _SENDS.items():
+            table.add_row(sends, f"{told}: {self._said(sends)}")
+            for outcome, end in orders.ends[sends].items():
+                for line in self._lines(end) if outcome != "ok" else ():
+                    style = "red" if self.outcome == "failed" else "yellow"
+                    table.add_row("", Text(line, style=style))
         table.add_row("explored", f"{orders.runs:,} run{'s' * (orders.runs != 1)} of the script")
-        print_panel(console, table, f"squall explore {self.text}", good=self.outcome == "ok" or None)
+        good = {"ok": True, "failed": False}.get(self.outcome)
+        print_panel(console, table, f"squall explore {self.text}", good=good)
         for place in orders.polled:
             text = f"not covered: other answers, where {place} asks whether an operation is over"
             console.print(Text(text, style="dim"))
         for text in NOT_COVERED:
             console.print(Text(f"not covered: {text}", style="dim"))
 
+    def _said(self, sends: Sends) -> str:
+        ends, orders = self.orders.ends[sends], self.orders.orders[sends]
+        if not ends:
+            return "it has no receive from any rank"
+        bad = [_NAMED[outcome] for outcome in ends if outcome != "ok"]
+        some = "some" if bad and "ok" in ends else "all"
+        where = f", in {some} of {orders:,} orders" if orders > 1 else ""
+        return (" or ".join(bad) or "every rank ends") + where
+
     def _lines(self, end: End) -> list[str]:
         taken = [self._taken(choice) for choice in end.choices]
         return [*([f"if {', and '.join(taken)}:"] if taken else []), *end.lines]
 
+    @property
+    def _where(self) -> str:
+        return f"on {' and '.join(self.orders.backends)}"
+
     def _in_words(self) -> str:
         if self.outcome == "ok":
-            return "every rank ends in every order"
+            return f"every rank ends in every order {self._where}"
         if self.outcome == "failed":
-            return "not every rank ends"
+            return f"not every rank ends {self._where}"
         return "not exhausted: nothing found so far"
 
 
