@@ -336,7 +336,9 @@ class _State:
             each = self._open[rank, action.thread, action.number]
             wanted = [*each.wants, *each.readers]
             if ANY in wanted:
-                wanted = [other for other in self._program.members[each.begin.group] if other != rank]
+                wanted = [
+                    other for other in self._program.members[each.begin.group] if other != rank
+                ]
                 gone = all(map(self._has_ended, wanted))
             else:
                 gone = any(map(self._has_ended, wanted))

@@ -37,6 +37,7 @@ class GroupOrders:
     )
     orders: dict[Sends, int] = field(default_factory=lambda: dict.fromkeys(SENDS, 0))
     whole: bool = True
+    interrupted: bool = False
     polled: tuple[str, ...] = ()
 
     def all_end(self, sends: Sends) -> bool:
@@ -64,6 +65,10 @@ def explore_groups(
     seen: set[frozenset[tuple[Name, int]]] = set()
     while left:
         written, run = record(scenario, left.pop())
+        if run.broken_off:
+            found = found or GroupOrders(written.program, ())
+            found.interrupted, found.whole = True, False
+            return found
         if found is None:
             if run.joined or not written.program.members:
                 return None
@@ -86,10 +91,7 @@ def explore_groups(
                     seen.add(chosen)
                     left.append(dict(chosen))
         on_run(found)
-        is_spent = found.runs >= budget.executions or (
-            budget.seconds is not None and time.monotonic() - started > budget.seconds
-        )
-        if left and is_spent:
+        if left and budget.is_spent(found.runs, time.monotonic() - started):
             found.whole = False
             break
     return found

@@ -35,6 +35,11 @@ class Budget(NamedTuple):
     executions: int | None = None
     seconds: float | None = None
 
+    def is_spent(self, executions: int, seconds: float) -> bool:
+        return (self.executions is not None and executions >= self.executions) or (
+            self.seconds is not None and seconds >= self.seconds
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
@@ -96,8 +101,7 @@ def _explore(asked: _Asked, explored: Explored) -> Explored:
     explored.interrupted = False
     how = asked.how._replace(crowded=explored.crowded)
     began = time.monotonic() - explored.seconds
-    last = explored.executions + (budget.executions or 0)
-    deadline = time.monotonic() + (budget.seconds or 0.0)
+    before, started = explored.executions, time.monotonic()
     settle()
     with Helpers(asked.jobs - 1, _help, (asked.subject, how, asked.reduced)) as helpers:
         over = False
@@ -114,8 +118,7 @@ def _explore(asked: _Asked, explored: Explored) -> Explored:
                 over = (
                     explored.exhausted
                     or (asked.stop_at_first and found)
-                    or (budget.executions is not None and done >= last)
-                    or (budget.seconds is not None and time.monotonic() >= deadline)
+                    or budget.is_spent(done - before, time.monotonic() - started)
                 )
                 if not over and explored.executions >= HELP_AFTER:
                     helpers.share(frames)

@@ -184,7 +184,7 @@ def explore(
         typer.echo(explored_json(told, how, of_groups))
     else:
         print_explored(told, of_groups, how, Console(highlight=False, soft_wrap=True))
-    every = [*told, *of_groups]
+    every: list[Told | ToldOfGroups] = [*told, *of_groups]
     if any(each.outcome == "interrupted" for each in every):
         raise typer.Exit(INTERRUPTED)
     if any(each.outcome == "failed" for each in every):

@@ -89,7 +89,8 @@ def not_covered(how: How) -> list[str]:
 
 def explored_json(told: list[Told], how: How, of_groups: list[ToldOfGroups]) -> str:
     """The object of ``squall explore --json``; its keys are in docs/json.md."""
-    outcomes = [each.outcome for each in (*told, *of_groups)]
+    every: list[Told | ToldOfGroups] = [*told, *of_groups]
+    outcomes = [each.outcome for each in every]
     worst = [
         outcome for outcome in ("interrupted", "failed", "not exhausted") if outcome in outcomes
     ]

@@ -34,6 +34,8 @@ class ToldOfGroups:
 
     @property
     def outcome(self) -> str:
+        if self.orders.interrupted:
+            return "interrupted"
         if not self.orders.good:
             return "failed"
         return "ok" if self.exhausted else "not exhausted"
@@ -115,7 +117,7 @@ class ToldOfGroups:
             return f"every rank ends in every order {self._where}"
         if self.outcome == "failed":
             return f"not every rank ends {self._where}"
-        return "not exhausted: nothing found so far"
+        return f"{self.outcome}: nothing found so far"
 
 
 _NAMED = {
