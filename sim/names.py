@@ -24,6 +24,8 @@ NOT_ON_TORCH = "{!r} is for the engine port: torch's own is carried on the CPU a
 #: what stands before the seed of a training over process groups: ``groups:712``
 GROUPS = "groups:"
 #: how much goes wrong, as drawn from a seed (sim/search/draw.py)
+#: whose order of the operations of process groups there is
+BackendName = Literal["gloo", "nccl", "mpi"]
 Profile = Literal["mild", "rough", "storm"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 #: where a page has plotly.js from: ``inline``: in the page, which needs nothing else; ``cdn``:

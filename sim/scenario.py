@@ -23,6 +23,7 @@ from squall.sim.names import (
     MAX_SEED,
     MAX_WORKERS,
     NOT_ON_TORCH,
+    BackendName,
     Device,
     EngineName,
     runs_on,
@@ -79,7 +80,8 @@ class Script(CommandLine):
     that each process of the engine port executes for itself, or that all share, whatever they import
     (:mod:`squall.sim.scripts.installed`). ``compute``: what operators and modules take, as in
     :func:`squall.sim.world.compute.parse_compute`. ``go_on``: what is wrong in process groups does what it does
-    on stock PyTorch, instead of ending the run. ``replicas``: compare what ranks have alike. ``modules``: of
+    on stock PyTorch, instead of ending the run. ``backend``: as on which one operations of process groups wait for
+    others, whatever the script asks for. ``replicas``: compare what ranks have alike. ``modules``: of
     one that was kept, the files that it imports and their texts (sim/scenarios/sources.py).
     """
 
@@ -90,6 +92,7 @@ class Script(CommandLine):
     share: tuple[str, ...] = ()
     compute: Annotated[str, AfterValidator(_compute)] = ""
     go_on: bool = False
+    backend: BackendName = "gloo"
     replicas: bool = True
     modules: tuple[tuple[str, str], ...] = ()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput, NoSuchOption
 from squall.sim.cli.faults import Faults
-from squall.sim.names import Device, EngineName
+from squall.sim.names import BackendName, Device, EngineName
 from squall.sim.world.compute import MEASURED
 from squall.sim.world.latency import DEFAULT_LATENCY
 from squall.sim.world.spinning import DEFAULT_LIMIT_S
@@ -61,6 +61,7 @@ class ScriptRun:
     share: tuple[str, ...] = ()
     compute: str = ""
     go_on: bool = False
+    backend: BackendName = "gloo"
     replicas: bool = True
 
     def __post_init__(self) -> None:
@@ -87,6 +88,7 @@ class ScriptRun:
             share=self.share,
             compute=compute,
             go_on=self.go_on,
+            backend=self.backend,
             replicas=self.replicas,
         )
         world = World(latency=self.latency, faults=self._plan(script), device=self.device)
@@ -185,6 +187,8 @@ class ScriptRun:
             words += ["--compute", self.compute]
         if self.go_on:
             words.append("--go-on")
+        if self.backend != "gloo":
+            words += ["--backend", self.backend]
         if not self.replicas:
             words.append("--no-replicas")
         if self.args:

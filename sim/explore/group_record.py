@@ -7,7 +7,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
 from squall.model.events.run import Run
@@ -22,7 +21,7 @@ from squall.sim.scripts.group import Wait as Open
 from squall.sim.scripts.groups import Groups
 from squall.sim.world.choosing import NotExplorableError
 from squall.sim.world.pieces import POINT_TO_POINT
-from squall.sim.world.places import frames_of, line_of
+from squall.sim.world.places import line_of
 
 
 class Record:
@@ -40,7 +39,6 @@ class Record:
         #: by task: the operation that it has begun last; and which one it is there to finish
         self._last: dict[object, object] = {}
         self._finishes: dict[object, object] = {}
-        self._batches: dict[FrameType, int] = {}
         self.polled: dict[str, None] = {}
         self.backends: dict[str, None] = {}
 
@@ -66,7 +64,7 @@ class Record:
             wants=_of(ranks, wait.wants),
             tells=_of(ranks, tells),
             readers=_of(ranks, wait.readers),
-            batch=self._batch(),
+            batch=wait.batch,
             agreed="" if is_message else ", ".join(f"{k} {v}" for k, v in call.agreed.items()),
             place=call.place.partition(": ")[0],
         )
@@ -77,14 +75,6 @@ class Record:
         self._last[task] = wait.question
         if ANY in wait.wants:
             self._lead(group, wait, (call.rank, 0, number), tells)
-
-    def _batch(self) -> int:
-        """The number of the call of ``batch_isend_irecv`` that is under way, 0 if none is."""
-        for frame in frames_of(sys._getframe()):
-            if frame.f_code.co_name == "batch_isend_irecv":
-                known = self._batches.setdefault(frame, len(self._batches) + 1)
-                return known
-        return 0
 
     def _lead(self, group: Group[Any], wait: Open[Any], name: Name, tells: list[int]) -> None:
         """Let a receive from any rank take what it is to take, or write down what it takes."""

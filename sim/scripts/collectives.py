@@ -294,6 +294,15 @@ def too_late(what: str, timeout_s: float) -> str:
     )
 
 
+def watchdog(kind: str, number: int, timeout_s: float) -> str:
+    """What NCCL's watchdog says of an operation that is not over in time."""
+    took_ms = round(timeout_s * 1000)
+    return (
+        f"Watchdog caught collective operation timeout: WorkNCCL(SeqNum={number}, "
+        f"OpType={kind.upper()}, Timeout(ms)={took_ms}) ran for {took_ms} milliseconds before timing out."
+    )
+
+
 def hear_of_all(
     rank: int,
     size: int,

@@ -52,8 +52,13 @@ class Wait(Generic[C]):
     call: Call
     #: told what went wrong, if anything did, and what has come
     answer: Callable[[str | None, dict[int, Piece[C]]], object]
+    #: which batch of messages it is in, 0 for none
+    batch: int = 0
     got: dict[int, Piece[C]] = field(default_factory=dict)
     timer: SimTimer | None = None
+    #: on which stream of its member it is, if the backend has any; and what begins it, if others go before it there
+    stream: tuple[int, ...] = ()
+    held: Callable[[], object] | None = None
 
     @property
     def since_s(self) -> float:
@@ -100,6 +105,8 @@ class Group(Generic[C]):
         #: of collectives, by receiver, sender and tag: when a piece, or a notice, comes, the how manieth
         #: it is of all that were sent, and what it is
         self.under_way: dict[tuple[int, int, Tag], tuple[float, int, Piece[C]]] = {}
+        #: by stream of a member: what is not over there, batch by batch
+        self.streams: dict[tuple[int, ...], list[list[Wait[C]]]] = {}
         #: how many members have called a collective that not all have called
         self.called: Counter[Tag] = Counter()
         #: how many wait for a piece that is not sent yet, by sender, receiver and tag
@@ -162,17 +169,50 @@ class Group(Generic[C]):
         was sent arrives even when its sender ends. None if it is not."""
         keys = [(wait.rank, member, wait.tag) for member in (*wait.wants, *wait.readers)]
         coming = [self.under_way[key] for key in keys if key in self.under_way]
-        if not coming or len(coming) < len(keys):
+        if wait.held or not coming or len(coming) < len(keys):
             return None
         at_s, number = max(each[:2] for each in coming)
         pieces = {member: each[2] for member, each in zip(wait.wants, coming, strict=False)}
         limit_s = wait.since_s + wait.timeout_s
         return ((at_s, True, number), wait.got | pieces) if at_s < limit_s else None
 
+    # -- streams --------------------------------------------------------------------------
+
+    def put_on_stream(self, wait: Wait[C], begin: Callable[[], object]) -> None:
+        """An operation begins when those before it on its stream are over."""
+        peers = (*wait.wants, *wait.readers) if _is_single_message(wait) else ()
+        wait.stream = wait.rank, *peers
+        batches = self.streams.setdefault(wait.stream, [])
+        if batches and wait.batch and batches[-1][-1].batch == wait.batch:
+            batches[-1].append(wait)
+        else:
+            batches.append([wait])
+        if len(batches) > 1:
+            wait.held = begin
+        else:
+            begin()
+
+    def take_off_stream(self, wait: Wait[C]) -> None:
+        """It is over."""
+        batches = self.streams.get(wait.stream, [])
+        for batch in [each for each in batches if wait in each]:
+            batch.remove(wait)
+            if not batch:
+                batches.remove(batch)
+        for each in [*batches[0]] if batches else ():
+            begin, each.held = each.held, None
+            if begin is not None:
+                begin()
+
+    def front(self, wait: Wait[C]) -> Wait[C]:
+        """What keeps an operation back: itself, or the first one on its stream."""
+        return self.streams[wait.stream][0][0] if wait.held else wait
+
     # -- in words -------------------------------------------------------------------------
 
     def wanted(self, wait: Wait[C]) -> list[int]:
         """Members for which an operation waits."""
+        wait = self.front(wait)
         wanted = [*wait.wants, *wait.readers]
         return [each for each in self.members if each != wait.rank] if ANY in wanted else wanted
 
@@ -181,6 +221,7 @@ class Group(Generic[C]):
 
     def awaited(self, wait: Wait[C], wanted: list[int]) -> str:
         """What an operation waits for."""
+        wait = self.front(wait)
         kind, tag = named(wait.tag)
         ranks = self.told(wanted)
         if kind != POINT_TO_POINT:
@@ -193,6 +234,10 @@ class Group(Generic[C]):
 def _is_read_once(tag: Tag) -> bool:
     """Of a monitored barrier one member hears from the others in turn, also when one has not come."""
     return bool(tag[0] != "monitored_barrier")
+
+
+def _is_single_message(wait: Wait[Any]) -> bool:
+    return wait.tag[0] == POINT_TO_POINT and not wait.batch
 
 
 def named(tag: Tag) -> tuple[str, int]:

@@ -9,17 +9,22 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Generic
 
 from squall.model.events.run import Stall
 from squall.real.rpc.message_type import MessageType
 from squall.real.tracing import OPERATION_ENDED, OPERATION_STARTED
+from squall.sim.scripts.backends import GLOO, Backend
 from squall.sim.scripts.call import Call
-from squall.sim.scripts.collectives import ABORTED, BYTES, too_late
+from squall.sim.scripts.collectives import ABORTED, BYTES, too_late, watchdog
 from squall.sim.scripts.group import ANY, NOT_NOTED, C, Group, Wait, named
 from squall.sim.scripts.ledger import MismatchError
 from squall.sim.world.pieces import POINT_TO_POINT, Piece, Tag
 from squall.sim.world.scheduler import SimRuntime
+
+#: how long an operation may take where a script does not say it, in seconds of virtual time
+DEFAULT_TIMEOUT_S = 1800.0
 
 
 class Groups(Generic[C]):
@@ -31,10 +36,12 @@ class Groups(Generic[C]):
         runtime: SimRuntime,
         found: Callable[[str, str], object],
         stalled: Callable[[], Stall],
+        backend: Backend = GLOO,
     ) -> None:
         self.runtime = runtime
         self._found = found
         self._stalled = stalled
+        self.backend = backend
         #: as Run.stall
         self.stall: Stall | None = None
         self._stalled_s = -1.0
@@ -65,6 +72,9 @@ class Groups(Generic[C]):
         tells: list[int],
     ) -> None:
         """Begin an operation. ``pieces``: by member, what it is sent, as bytes and beside them."""
+        is_message, backend = wait.tag[0] == POINT_TO_POINT, self.backend
+        if is_message and backend.has_streams:
+            wait.tag = POINT_TO_POINT, 0
         rank, tag, call = wait.rank, wait.tag, wait.call
         size_bytes = sum(
             len(data) + (0 if content is None else content.size_bytes)
@@ -73,6 +83,30 @@ class Groups(Generic[C]):
         wait.worker.tracer.emit(OPERATION_STARTED, group.name, rank, *named(tag), size_bytes)
         if tag[0] not in NOT_NOTED:
             self._note(group, call)
+        group.waits.append(wait)
+        if tag[0] not in NOT_NOTED:
+            group.called[tag] += 1
+        if is_message and size_bytes <= backend.eager_bytes:
+            wait.readers.clear()
+        if backend.has_streams and ANY in wait.wants:
+            self._fail(group, wait, "Backend nccl does not support recvAnysource")
+            return
+        begin = partial(self._begin, group, wait, pieces, tells)
+        if backend.has_streams:
+            group.put_on_stream(wait, begin)
+        else:
+            begin()
+        if wait in group.waits:
+            self._limit(group, wait, wait.timeout_s)
+
+    def _begin(
+        self,
+        group: Group[C],
+        wait: Wait[C],
+        pieces: Mapping[int, tuple[bytes, C | None]],
+        tells: list[int],
+    ) -> None:
+        rank, tag, call = wait.rank, wait.tag, wait.call
         is_message = tag[0] == POINT_TO_POINT
         type = MessageType.SEND if is_message else MessageType.COLLECTIVE
         for dst, given in pieces.items():
@@ -88,18 +122,11 @@ class Groups(Generic[C]):
                 group.notices[rank, dst, tag] -= 1
                 group.under_way.pop((rank, dst, tag), None)
                 wait.readers.remove(dst)
-        group.waits.append(wait)
-        if tag[0] not in NOT_NOTED:
-            group.called[tag] += 1
-            if group.called[tag] == group.size:
-                del group.called[tag]
-                self.all_called(group, tag)
-        if self._over(group, wait):
-            return
-        if (gone := group.gone(wait)) is not None:
+        if group.called[tag] == group.size:
+            del group.called[tag]
+            self.all_called(group, tag)
+        if not self._over(group, wait) and (gone := group.gone(wait)) is not None:
             self._cut_off(group, wait, gone)
-            return
-        self._limit(group, wait, wait.timeout_s)
 
     def limit(self, group: Group[C], worker: Any, question: Any, timeout_s: float) -> None:
         """Somebody waits for a message, unless it is over."""
@@ -108,6 +135,9 @@ class Groups(Generic[C]):
                 self._limit(group, wait, timeout_s)
 
     def _limit(self, group: Group[C], wait: Wait[C], timeout_s: float) -> None:
+        own_s = self.backend.timeout_s
+        if own_s is not None and timeout_s in (DEFAULT_TIMEOUT_S, math.inf):
+            timeout_s = own_s
         wait.timeout_s = timeout_s
         if timeout_s < math.inf:
             wait.timer = self.runtime.call_later(timeout_s, lambda: self._late(group, wait))
@@ -128,7 +158,8 @@ class Groups(Generic[C]):
         group.pieces.setdefault((dst, src, tag), deque()).append(piece)
         group.senders.setdefault((dst, tag), []).append(src)
         for wait in group.waits:
-            if (wait.rank, wait.tag) == (dst, tag) and (src in wait.wants or ANY in wait.wants):
+            is_meant = (wait.rank, wait.tag) == (dst, tag) and not wait.held
+            if is_meant and (src in wait.wants or ANY in wait.wants):
                 self._fetch(group, wait, src if src in wait.wants else ANY)
                 self._over(group, wait)
                 return
@@ -165,7 +196,7 @@ class Groups(Generic[C]):
     def notice(self, group: Group[C], tag: Tag, src: int, dst: int) -> None:
         """A member learns that another one waits for what it sends."""
         for wait in group.waits:
-            if (wait.rank, wait.tag) == (dst, tag) and src in wait.readers:
+            if (wait.rank, wait.tag) == (dst, tag) and src in wait.readers and not wait.held:
                 group.under_way.pop((dst, src, tag), None)
                 wait.readers.remove(src)
                 self._over(group, wait)
@@ -180,6 +211,7 @@ class Groups(Generic[C]):
         self._close(group, wait, None)
         self.operations += 1
         wait.answer(None, wait.got)
+        group.take_off_stream(wait)
         return True
 
     def _fail(self, group: Group[C], wait: Wait[C], text: str) -> None:
@@ -187,6 +219,7 @@ class Groups(Generic[C]):
         if wait.tag[0] not in NOT_NOTED:
             group.ledger.give_up(wait.tag[1], group.ranks[wait.rank])
         wait.answer(text, {})
+        group.take_off_stream(wait)
 
     def _close(self, group: Group[C], wait: Wait[C], error: str | None) -> None:
         group.waits.remove(wait)
@@ -222,7 +255,11 @@ class Groups(Generic[C]):
         if self._stalled_s != now_s:  # what others wait for that are late, too, is told with it
             self._stalled_s = now_s
             self.stalls(self._stalled())
-        self._fail(group, wait, too_late("recv" if wait.wants else "send", wait.timeout_s))
+        if self.backend.has_streams:
+            text = watchdog(*named(wait.tag), wait.timeout_s)
+        else:
+            text = too_late("recv" if wait.wants else "send", wait.timeout_s)
+        self._fail(group, wait, text)
         # As gloo does with what else a member of a group waits for.
         group.abort(wait.rank)
         for each in [each for each in group.waits if each.rank == wait.rank]:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from squall.real.native.here import Here
+from squall.sim.scripts.backends import batch_of, numbered
 from squall.sim.scripts.call import Names
 from squall.sim.scripts.call_names import Registered, names
 from squall.sim.scripts.collectives import Operation, Operations, hear_of_all
@@ -46,7 +47,9 @@ def install(here: Here) -> None:
     counts = Counter[str]()
     group.set_factory(functools.partial(Member, here, Registered(lambda: counts), LentFiles(), {}))
     for name in ("torch.distributed", "torch.distributed.distributed_c10d"):
-        vars(importlib.import_module(name))["ProcessGroupGloo"] = group
+        module = vars(importlib.import_module(name))
+        module["ProcessGroupGloo"] = group
+        module["batch_isend_irecv"] = numbered(module["batch_isend_irecv"])
 
 
 @dataclass
@@ -59,6 +62,7 @@ class _Call:
     place: str
     number: int = 0
     names: Names = field(default_factory=Names)
+    batch: int = 0
 
     @property
     def tag(self) -> tuple[str, int]:
@@ -109,7 +113,7 @@ class Member:
         frame = sys._getframe()
         call = _Call(operation, operation.agreed, line_of(frame))
         if operation.kind == POINT_TO_POINT:  # whose calls are not compared
-            call.number = args[2]
+            call.number, call.batch = args[2], batch_of(frame)
         else:
             self._count += 1
             call.number = self._count
@@ -205,6 +209,7 @@ class Member:
             operation.parts,
             call.place,
             call.names,
+            call.batch,
             {dst: data[id(each)] for dst, each in sent.items()},
             operation.wants,
             operation.tells,

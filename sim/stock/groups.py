@@ -8,6 +8,7 @@ from typing import Any
 from squall.model.events.hang import hang_of
 from squall.model.events.run import Stall
 from squall.model.events.waiting import wait_graph
+from squall.sim.scripts.backends import Backend
 from squall.sim.scripts.call import Call
 from squall.sim.scripts.findings import Findings
 from squall.sim.scripts.group import Group, Wait, When
@@ -23,8 +24,8 @@ from squall.sim.world.primitives import SimTimer
 class NativeGroups(Groups[LentFile]):
     """Of all processes."""
 
-    def __init__(self, cluster: NativeCluster, findings: Findings) -> None:
-        super().__init__(cluster.runtime, findings.note, self._who_waits)
+    def __init__(self, cluster: NativeCluster, findings: Findings, backend: Backend) -> None:
+        super().__init__(cluster.runtime, findings.note, self._who_waits, backend)
         self._cluster = cluster
         self._findings = findings
         #: by group: members before all have come
@@ -108,9 +109,8 @@ class NativeGroups(Groups[LentFile]):
         cluster.host.begin()
 
     def _do(self, worker: NativeWorker, question: int, *rest: Any) -> None:
-        number, rank, tag, agreed, parts, place, names, pieces, wants, tells, readers, timeout_s = (
-            rest
-        )
+        number, rank, tag, agreed, parts, place, names, batch, *rest = rest
+        pieces, wants, tells, readers, timeout_s = rest
         group = self.groups[number]
         files = {
             lent: None if lent is None else LentFile(worker.process.pid, *lent)
@@ -124,7 +124,7 @@ class NativeGroups(Groups[LentFile]):
         )
         wait: Wait[LentFile] = Wait(
             worker, question, rank, tag, wants, readers, timeout_s, call,
-            partial(self._answer, worker, question),
+            partial(self._answer, worker, question), batch,
         )  # fmt: skip
         given = {dst: (data, files[lent]) for dst, (data, lent) in pieces.items()}
         self.do(group, wait, given, tells)

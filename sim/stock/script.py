@@ -26,6 +26,7 @@ from squall.model.events.run import DIED, EXITED, ProcessError, Run
 from squall.model.events.waiting import line_of
 from squall.sim.scenario import CommandLine, Scenario, Script
 from squall.sim.scripts import ranks
+from squall.sim.scripts.backends import BACKENDS
 from squall.sim.scripts.compat.errors import Uncaught
 from squall.sim.scripts.compat.process import FIRST_PID
 from squall.sim.scripts.findings import Findings, FoundError
@@ -108,7 +109,7 @@ class ScriptProcesses:
         self._children = Children(cluster, self._start_child)
         self._stores = Stores(cluster)
         self.findings = Findings(go_on=script.go_on)
-        self.groups = NativeGroups(cluster, self.findings)
+        self.groups = NativeGroups(cluster, self.findings, BACKENDS[script.backend])
         self.results = Results(cluster, self.groups, self.findings)
         self.replicas = Replicas(cluster, self.groups, self.findings)
         self.one_process = OneProcess(cluster)

@@ -22,6 +22,7 @@ from squall.real.rpc.store import Store, StoreTimeoutError
 from squall.real.worker import Worker, current_worker
 from squall.sim.scripts import group as members
 from squall.sim.scripts import groups as shared
+from squall.sim.scripts.backends import batch_of
 from squall.sim.scripts.call import Call, Names
 from squall.sim.scripts.call_names import Registered, names
 from squall.sim.scripts.collectives import Operation, Operations
@@ -34,6 +35,7 @@ from squall.sim.scripts.compat.process import (
     process_of,
 )
 from squall.sim.scripts.group import Wait
+from squall.sim.scripts.groups import DEFAULT_TIMEOUT_S
 from squall.sim.scripts.made import forget, note, over
 from squall.sim.world.network import Network
 from squall.sim.world.pieces import POINT_TO_POINT, Connections, Piece, Tag
@@ -42,7 +44,6 @@ from squall.sim.world.stack_reading import Rank, Reading, Thread, reads
 from squall.sim.world.stuck import stalled
 
 _GROUPS, _REGISTERED = "process groups", "registered"
-DEFAULT_TIMEOUT_S = 1800.0
 #: the name of the first group
 DEFAULT = "default_pg"
 NON_MEMBER = real_distributed.GroupMember.NON_GROUP_MEMBER
@@ -69,7 +70,8 @@ class Groups(shared.Groups[Given]):
 def _groups_of(process: SimProcess) -> Groups:
     table = process.group
     if table.groups is None:
-        table.groups = Groups(table.runtime, table.found, lambda: stalled(table.runtime))
+        stall = lambda: stalled(table.runtime)  # noqa: E731
+        table.groups = Groups(table.runtime, table.found, stall, table.backend)
     found: Groups = table.groups
     return found
 
@@ -186,8 +188,9 @@ class Group:
         kind, number = tag
         frame, now_s = sys._getframe(), self.all.runtime.env.now
         gives, takes = operation.parts or ((), ())
-        told = Names()
+        told, batch = Names(), 0
         if kind == POINT_TO_POINT:
+            batch = batch_of(frame)
             kind = "send" if operation.pieces else "recv"
         else:
             told = names(frame, args, registered())
@@ -204,7 +207,7 @@ class Group:
         wait: Wait[Given] = Wait(
             self._worker, answer, self._rank, tag, [*operation.wants], [*operation.readers],
             self.timeout_s if timeout_s is None else timeout_s, call,
-            lambda error, got: answer.mark_completed((error, got)),
+            lambda error, got: answer.mark_completed((error, got)), batch,
         )  # fmt: skip
         pieces = {dst: (b"", copies[id(given)]) for dst, given in operation.pieces.items()}
         self.all.do(self.members, wait, pieces, operation.tells)

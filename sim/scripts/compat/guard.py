@@ -24,6 +24,7 @@ from torch.distributed import _functional_collectives as functional
 from torch.distributed import distributed_c10d
 
 from squall.real.own_files import OWN_FILES
+from squall.sim.scripts.backends import numbered
 from squall.sim.scripts.compat import collectives
 from squall.sim.scripts.compat.groups import Group, registered
 from squall.sim.scripts.compat.process import current_process, current_process_or_none
@@ -108,9 +109,10 @@ def _install() -> None:
             put[compiled] = _guarded(compiled, what)
     for name, function in collectives.NAMES.items():
         real = getattr(distributed_c10d, name, None)
-        # That one looks at which functions of its own operations are.
-        if isinstance(real, FunctionType) and name != "batch_isend_irecv":
-            put[real] = _forwarded(real, function)
+        if isinstance(real, FunctionType):
+            # That one looks at which functions of its own operations are.
+            is_batch = name == "batch_isend_irecv"
+            put[real] = numbered(real) if is_batch else _forwarded(real, function)
     Group.__getattr__ = _of_a_compiled_group  # type: ignore[attr-defined]
     for name in ("_get_object_coll_device", "_get_pg_default_device"):
         setattr(distributed_c10d, name, _on_the_cpu(getattr(distributed_c10d, name)))

@@ -23,6 +23,7 @@ import torch
 
 from squall.sim.scenario import Script
 from squall.sim.scripts import dates, ranks
+from squall.sim.scripts.backends import BACKENDS
 from squall.sim.scripts.compat import clock, guard, operators, registers
 from squall.sim.scripts.compat.errors import Uncaught
 from squall.sim.scripts.compat.process import OWN_RANK, ProcessTable, SimProcess
@@ -105,6 +106,7 @@ class Launcher:
             stderr=stderr or sys.stderr,
             chance_seed=chance_seed,
             findings=Findings(go_on=script.go_on),
+            backend=BACKENDS[script.backend],
         )
         self.table.on_end = self._ended
         self.table.on_join = self._joining

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from squall.real import tracing
 from squall.real.worker import current_worker_or_none
+from squall.sim.scripts.backends import GLOO, Backend
 from squall.sim.scripts.compat import clock
 from squall.sim.scripts.compat.environ import Environ
 from squall.sim.scripts.compat.errors import (
@@ -479,6 +480,7 @@ class ProcessTable:
     #: its process groups, once there is one
     groups: Any = None
     findings: Findings = field(default_factory=Findings)
+    backend: Backend = GLOO
     #: whether each process has a working directory of its own
     has_folders: bool = False
     #: what is to be done when the run is over

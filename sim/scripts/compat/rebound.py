@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributed import distributed_c10d
 
+from squall.sim.scripts.backends import numbered
 from squall.sim.scripts.compat import groups
 from squall.sim.scripts.compat.carry import Parcel, opened_alone
 from squall.sim.scripts.compat.process import current_process
@@ -61,6 +62,7 @@ def rebound(function: Any) -> Any:
 
 
 known.update({name: rebound(_REAL[name]) for name in (*_HELPERS, *_PUBLIC) if name in _REAL})
+known["batch_isend_irecv"] = numbered(known["batch_isend_irecv"])
 #: by name: those for scripts
 NAMES = {name: known[name] for name in _PUBLIC if name in known}
 
