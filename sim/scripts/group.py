@@ -10,6 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from squall.model.events.names import code
 from squall.real.rpc.message_type import MessageType
 from squall.real.tracing import Tracer
+from squall.sim.scripts.backends import Backend
 from squall.sim.scripts.call import Call
 from squall.sim.scripts.ledger import Ledger, group_named
 from squall.sim.world.pieces import POINT_TO_POINT, Connections, Content, Piece, Tag
@@ -69,6 +70,7 @@ class Listener(Protocol[C]):
     """Told what has come to members of groups. ``sent``: how many pieces and notices were sent in all of them."""
 
     sent: int
+    backend: Backend
 
     def piece(self, group: Group[C], src: int, dst: int, piece: Piece[C]) -> None: ...
 
@@ -150,6 +152,8 @@ class Group(Generic[C]):
     def forget(self, src: int, dst: int) -> None:
         """What has come, and waits for a receiver: gloo sends it when there is one, over a connection that stands."""
         for key in [key for key in self.pieces if key[:2] == (dst, src) and _is_read_once(key[2])]:
+            if self.pieces[key][0].size_bytes <= self._groups.backend.eager_bytes:
+                continue
             del self.pieces[key]
             senders = self.senders[dst, key[2]]
             senders[:] = [each for each in senders if each != src]

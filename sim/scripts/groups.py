@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Generic
 
@@ -262,7 +262,7 @@ class Groups(Generic[C]):
         self._fail(group, wait, text)
         # As gloo does with what else a member of a group waits for.
         group.abort(wait.rank)
-        for each in [each for each in group.waits if each.rank == wait.rank]:
+        for each in _waits_of(group, wait.rank):
             self._fail(group, each, ABORTED)
 
     def gone(self, worker: Any) -> None:
@@ -294,16 +294,23 @@ class Groups(Generic[C]):
 
     def left(self, group: Group[C], rank: int) -> None:
         """What it has sent still arrives, before its end is seen."""
-        for wait in [each for each in group.waits if each.rank == rank]:
+        for wait in _waits_of(group, rank):
             self._fail(group, wait, "the process group was destroyed on this rank")
         group.connections.close(rank)
 
     def lost(self, group: Group[C], member: int, peer: int, timed_out: bool) -> None:
         """A member has learned that its connection to another one has ended."""
         group.forget(peer, member)
-        for wait in [each for each in group.waits if each.rank == member]:
+        for wait in _waits_of(group, member):
             if group.gone(wait) is not None:
                 self._cut_off(group, wait, peer, timed_out)
+
+
+def _waits_of(group: Group[C], rank: int) -> Iterator[Wait[C]]:
+    """A member's operations, those left out that are over by the time that it is their turn."""
+    for wait in [*group.waits]:
+        if wait.rank == rank and wait in group.waits:
+            yield wait
 
 
 def _timed_out(rank: int) -> str:

@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from squall.properties.support.group_programs import PLAYER, argument, collective, draw
-from squall.properties.support.scripts import run_file, script_scenario
+from squall.properties.support.scripts import script_scenario
 from squall.sim.explore.group_orders import Orders, Sends, orders_of
 from squall.sim.explore.group_program import ANY, GroupProgram, Thread, Wait, receive, send
 from squall.sim.explore.groups import SENDS, GroupOrders, explore_groups
 from squall.sim.explore.search import Budget
+from squall.sim.names import BackendName
+from squall.sim.scenarios.engines import ENGINES
 from squall.sim.world.choosing import NotExplorableError
 
 ALL = {0: (0, 1)}
@@ -125,23 +127,25 @@ def test_how_many_programs_depend_on_buffers() -> None:
 OUTCOMES = {"ok": "ok", "not checked": "ok", "error": "left", "failed": "left"}
 
 
-def agree(folder: Path, seeds: range, *, two_threads: bool) -> Counter[str]:
+BACKENDS: dict[Sends, BackendName] = {"rendezvous": "gloo", "streams": "nccl", "buffered": "mpi"}
+
+
+def agree(folder: Path, seeds: range, sends: Sends, *, two_threads: bool) -> Counter[str]:
     """Whether what the simulator comes to is one of what the model says, or the one."""
     script = folder / "player.py"
     script.write_text(PLAYER, encoding="utf-8")
     found: Counter[str] = Counter()
     for seed in seeds:
         program = draw(seed, two_threads=two_threads)
-        expected = {*orders_of(program, "rendezvous").ends}
-        run = run_file(
-            script,
-            argument(program),
-            workers=len(program.ranks),
-            seed=seed,
-            order="random",
-            stdout=io.StringIO(),
-            stderr=io.StringIO(),
+        if sends == "streams" and program.receives_from_any:
+            continue
+        expected = {*orders_of(program, sends).ends}
+        scenario = script_scenario(
+            script, argument(program), workers=len(program.ranks), seed=seed, order="random"
         )
+        assert scenario.script is not None
+        scenario = replace(scenario, work=replace(scenario.script, backend=BACKENDS[sends]))
+        run = ENGINES["port"].run(scenario, stdout=io.StringIO(), stderr=io.StringIO())
         if any("are called in another order" in text for text in run.found.get("mismatch", ())):
             continue  # they are equal but for the lines of their threads, which the model does not compare
         outcome = OUTCOMES.get(run.outcome, run.outcome)
@@ -150,18 +154,22 @@ def agree(folder: Path, seeds: range, *, two_threads: bool) -> Counter[str]:
     return found
 
 
+@pytest.mark.parametrize("sends", SENDS)
 @pytest.mark.parametrize("two_threads", [False, True])
-def test_the_simulator_comes_to_what_the_model_says(tmp_path: Path, two_threads: bool) -> None:
-    assert len(agree(tmp_path, range(25), two_threads=two_threads)) > 1
+def test_the_simulator_comes_to_what_the_model_says(
+    tmp_path: Path, sends: Sends, two_threads: bool
+) -> None:
+    assert len(agree(tmp_path, range(12), sends, two_threads=two_threads)) > 1
 
 
 @pytest.mark.deep("a minute")
+@pytest.mark.parametrize("sends", SENDS)
 @pytest.mark.parametrize("two_threads", [False, True])
 def test_the_simulator_comes_to_what_the_model_says_of_many(
-    tmp_path: Path, two_threads: bool
+    tmp_path: Path, sends: Sends, two_threads: bool
 ) -> None:
-    found = agree(tmp_path, range(100, 600), two_threads=two_threads)
-    assert {*found} == {"ok", "deadlock", "mismatch", "left"}
+    found = agree(tmp_path, range(100, 400), sends, two_threads=two_threads)
+    assert {*found} >= {"ok", "deadlock", "mismatch"}
 
 
 # -- scripts ------------------------------------------------------------------------------

@@ -21,7 +21,8 @@ def _send(own: Group, tensors: list[Tensor], to: int, tag: int) -> Work:
     if to == own.rank():
         raise ValueError(f"Invalid destination rank: member {to} of the group is the sender itself")
     runtime = current_task().runtime
-    if not isinstance(runtime, SimRuntime) or not runtime.preemptive:
+    may_be_late = isinstance(runtime, SimRuntime) and runtime.preemptive
+    if not may_be_late or own.all.backend.has_streams:
         return _work(_post(own, to, tag, tensors), tensors)
     before, posted = own.sending.get(to), Future[Begun](what="a send")
     own.sending[to] = posted
