@@ -109,8 +109,8 @@ class NativeGroups(Groups[LentFile]):
         cluster.host.begin()
 
     def _do(self, worker: NativeWorker, question: int, *rest: Any) -> None:
-        number, rank, tag, agreed, parts, place, names, batch, *given = rest
-        pieces, wants, tells, readers, timeout_s = given
+        number, rank, tag, agreed, parts, place, names, batch, *last = rest
+        pieces, wants, tells, readers, timeout_s = last
         group = self.groups[number]
         files = {
             lent: None if lent is None else LentFile(worker.process.pid, *lent)
