@@ -17,6 +17,8 @@ from squall.model.events.run import NOT_CHECKED
 from squall.sim.diff.compare import Comparison, compare_engines
 from squall.sim.explore.campaign import parts
 from squall.sim.explore.execution import How
+from squall.sim.explore.group_orders import Outcome, Sends
+from squall.sim.explore.groups import explore_groups
 from squall.sim.explore.search import Budget
 from squall.sim.library.arguments import check_count, check_latency, check_seconds, check_seeds
 from squall.sim.library.campaign import SHRINK_S, Around, Finding, search
@@ -278,13 +280,16 @@ class Explored:
     """What an exploration has seen: how many ``executions``, in how many final ``states``, and
     whether those are ``all`` that can make a difference.
 
-    ``counterexamples``: of each kind of thing that did not hold, a run that shows it.
+    ``counterexamples``: of each kind of thing that did not hold, a run that shows it. ``sends``: of what speaks in process
+    groups, by what sends do (``rendezvous``, ``streams``, ``buffered``), the outcomes that some order has, each with
+    who waits for whom.
     """
 
     executions: int
     states: int
     all: bool
     counterexamples: list[Run] = field(default_factory=list)
+    sends: dict[Sends, dict[Outcome, tuple[str, ...]]] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -294,7 +299,10 @@ class Explored:
     def raise_if_failed(self) -> Explored:
         """This. Raises :class:`squall.Failed`."""
         for run in self.counterexamples:
-            raise Failed(run.report() or "\n".join(map(str, run.violations)), run)
+            met = [
+                line for ends in self.sends.values() for lines in ends.values() for line in lines
+            ]
+            raise Failed(run.report() or "\n".join([*map(str, run.violations), *met]), run)
         return self
 
 
@@ -349,6 +357,18 @@ def explore(
     how, budget = How(grain=grain), Budget(executions, seconds)
     try:
         with turn, outside():
+            is_script = scenario.script is not None and not one_fault
+            groups = explore_groups(scenario, budget) if is_script else None
+            if groups is not None:
+                ends = {
+                    sends: {end.outcome: end.lines for end in met.values()}
+                    for sends, met in groups.ends.items()
+                }
+                shows = [] if groups.good else [Run(scenario, again(scenario))]
+                orders = sum(groups.orders.values())
+                return Explored(
+                    groups.runs, orders, groups.whole and not groups.polled, shows, ends
+                )
             for part in parts(scenario, how, budget, one_fault=one_fault):
                 executed += part.explored.executions
                 states += len(part.explored.states)

@@ -167,7 +167,9 @@ def explore(
         how, since = _before(resume, read[0][1], how, finer)
     limits = Budget(budget.executions, budget.seconds)
     with _Display() as display:
-        of_groups, read = _of_groups(read, limits, display)
+        of_groups: list[ToldOfGroups] = []
+        if resume is None and faults is None:
+            of_groups, read = _of_groups(read, limits, display)
         how, told = _all(
             read,
             how,
