@@ -171,6 +171,25 @@ def test_every_order_of_a_small_function() -> None:
         found.raise_if_failed()
 
 
+def exchange(rank: int, at_once: bool) -> None:
+    dist.init_process_group("gloo")
+    other, mine, theirs = 1 - rank, torch.ones(2), torch.empty(2)
+    works = [dist.isend(mine, other)]
+    if not at_once:
+        works.pop().wait()
+    for work in [*works, dist.irecv(theirs, other)]:
+        work.wait()
+
+
+def test_every_order_of_a_function_of_process_groups() -> None:
+    found = squall.explore(exchange, workers=2, args=(True,)).raise_if_failed()
+    assert (found.all, [*found.sends["streams"]]) == (True, ["deadlock"])
+    found = squall.explore(exchange, workers=2, args=(False,))
+    assert (found.ok, [*found.sends["buffered"]]) == (False, ["ok"])
+    with pytest.raises(squall.Failed, match="Timed out"):
+        found.raise_if_failed()
+
+
 @pytest.mark.usefixtures("compiled_engine")
 def test_a_function_on_both_engines() -> None:
     same = squall.diff(one_call, workers=2, join="worker{rank}")
