@@ -121,6 +121,8 @@ OPERATION_ENDED = EventType("operation_ended", "group member kind number error")
 # number: of that copy, or -1; detail: how, how much
 FAULT_INJECTED = EventType("fault_injected", "kind item worker src dst type nth number detail")
 FAULTS_HEALED = EventType("faults_healed", "")  # from here on none is injected
+# A worker hears that the process of a peer, counted from 0, has ended; as whoever carries messages reports.
+PEER_ENDED = EventType("peer_ended", "worker peer process")
 DUPLICATE_IGNORED = EventType("duplicate_ignored", "src type id")  # by the agent that it came to
 # fmt: on
 

@@ -86,8 +86,8 @@ _SIZES = (_SMALL,) * 16 + (_MIDDLE,) * 3 + (_LARGE,)
 class Limits(NamedTuple):
     """How large generated programs may get, and whether they may be meant to fail.
 
-    ``mixed``: most are much smaller. ``unused``: something may be left unused that a worker then
-    waits for. ``faults``: errors may be planted. ``stories``: there may be stories beside the
+    ``least_workers``: how many workers they have at least. ``mixed``: most are much smaller.
+    ``unused``: something may be left unused that a worker then waits for. ``faults``: errors may be planted. ``stories``: there may be stories beside the
     computation (model/program/stories.py). ``sleeps``: user code may sleep in backward passes, which
     then may fail. ``beside``: there may be cargo, chains of references and updates beside it.
     ``groups``: there may be several RPC groups, one after the other. ``acts``: there may be stories
@@ -95,6 +95,7 @@ class Limits(NamedTuple):
     """
 
     workers: int = 8
+    least_workers: int = 1
     trainers: int = 4
     steps: int = 3
     ops: int = 7
@@ -161,6 +162,7 @@ def draw_profile(choices: Choices, limits: Limits) -> Profile:
     mode: Mode = choices.choice("mode", ("exact", "exact", "float"))
     size = choices.choice("size", _SIZES) if limits.mixed else _LARGE
     workers = min(choices.choice("workers", size.workers), limits.workers)
+    workers = max(workers, limits.least_workers)
     trainers = min(choices.choice("trainers", size.trainers), limits.trainers)
     has = choices.some("feature", _WEIGHTS, size.features)
     references = "references" in has or "helpers" in has

@@ -104,9 +104,6 @@ MUTANTS = (
         place="rpc.in_flight:GroupJoin.wait",
         old="elif made == before:",
         new="elif made >= 0:",
-        needs="T",
-        unseen="a chain of calls that nobody waits for has to hop past the readers, which 7 of 6,000 "
-        "random orders did; squall explore finds it in every order of tasks",
     ),
     Mutant(
         name="leader-is-worker-0",
@@ -303,7 +300,6 @@ MUTANTS = (
         place="rpc.in_flight:GroupJoin.wait",
         old="elif made == before:",
         new="elif True:",
-        unseen="one story in some hundred of its kind shows it: campaigns of a minute draw too few",
     ),
     Mutant(
         name="due-deletes-are-not-counted",

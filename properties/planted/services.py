@@ -156,7 +156,6 @@ MUTANTS = (
         old="user.owner_id == worker_id and not user.failed",
         new="False",
         needs="K",
-        unseen="who asks a new process for the value waits until his call takes too long, which faults excuse",
     ),
     Mutant(
         name="first-call-to-a-lost-peer",

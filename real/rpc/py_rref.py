@@ -186,6 +186,8 @@ class RRef(Generic[T]):
             return
         if dist_autograd_ctx_id == NO_CONTEXT_ID:
             raise RuntimeError("User RRefs require 'dist_autograd_ctx_id' to be specified")
+        if not rref.timed_out:  # a creation that takes too long may come yet
+            rref.check()
         agent = rref.context.worker.agent
         if agent is None:
             raise RuntimeError(NO_AGENT)

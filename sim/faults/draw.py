@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from squall.sim.faults.choices import Choices
+from squall.sim.faults.fault import Fault
+from squall.sim.faults.kinds.crash import as_others_keep
 from squall.sim.faults.plan import Plan, Schedule
 from squall.sim.faults.registry import DRAWS
 from squall.sim.names import PROFILES, Profile
@@ -22,13 +25,22 @@ MILD = frozenset(name for name, draw in DRAWS.items() if draw.mild)
 class Drawing(Choices):
     """A plan while it is drawn."""
 
+    def restarts(self) -> Plan:
+        """A plan that ends a process as others have something of it, and does nothing else."""
+        return self._plan(as_others_keep(self, self.stream("restart")), None)
+
     def draw(self) -> Plan:
-        found: dict[str, list[Any]] = {}
+        items: list[Fault] = []
         for name in self._names():
-            for item in DRAWS[name].items(self, self.stream("kind", name)):
-                found.setdefault(item.group, []).append(item)
+            items += DRAWS[name].items(self, self.stream("kind", name))
+        return self._plan(items, self.heal_s)
+
+    def _plan(self, items: Iterable[Fault], heal_s: float | None) -> Plan:
+        found: dict[str, list[Any]] = {}
+        for item in items:
+            found.setdefault(item.group, []).append(item)
         groups: dict[str, Any] = {group: tuple(items) for group, items in found.items()}
-        return Plan(schedule=self._schedule(), heal_s=self.heal_s, **groups)
+        return Plan(schedule=self._schedule(), heal_s=heal_s, **groups)
 
     def _names(self) -> list[str]:
         """Which ways of drawing are used, in the order of :data:`DRAWS`."""

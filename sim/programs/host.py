@@ -7,6 +7,7 @@ reference, or None for a leaf of the worker's own.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -189,6 +190,20 @@ def _leave_at_once(host: Host, ending: Ending) -> None:
         tracer.emit(tracing.FAULT_INJECTED, "leave", "", rank, -1, -1, "", 0, -1, None)
     rpc.shutdown(graceful=False)
     tracer.emit(tracing.GROUP_LEFT)
+
+
+def begin_again(host: Host, seconds: float) -> None:
+    """What a new process does that works: for ``seconds`` it has a context, and references, that all
+    others know of. It does without those that it does not reach."""
+    with contextlib.suppress(RuntimeError), autograd.context():
+        references = [
+            rpc.remote(leaf.owner, find_leaf, args=(number,))
+            for number, leaf in enumerate(host.program.leaves)
+            if leaf.owner != host.worker
+        ]
+        for reference in references:
+            reference.to_here()
+        wait(seconds)
 
 
 # -- what is called by RPC ----------------------------------------------------------------------

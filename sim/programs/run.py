@@ -21,8 +21,9 @@ from squall.model.program.hooks import rehearsing, retained, written
 from squall.model.program.program import Program, exchanged, failing_passes
 from squall.real.rpc.all_gather import _all_gather
 from squall.sim.cluster import Cluster
+from squall.sim.faults.kinds.crash import Crash
 from squall.sim.faults.plan import NO_FAULTS, Plan
-from squall.sim.programs.host import Host, leave_group, place, together, withdraw
+from squall.sim.programs.host import Host, begin_again, leave_group, place, together, withdraw
 from squall.sim.programs.leaves import gradients_of, is_leaf_of, leaves_of
 from squall.sim.programs.recovery import recover
 from squall.sim.programs.stories.updates import register_for
@@ -34,6 +35,8 @@ from squall.sim.world.stuck import Deadlock
 
 #: steps of the scheduler that a program may take; the largest takes some thousands
 MAX_STEPS = 400_000
+#: seconds for which a new process that works has something that others know of
+_WORKS_S = 0.1
 
 
 def run_program(
@@ -72,6 +75,9 @@ class _ProgramRun:
         self.program = program
         self.recovers = recovers
         self.early = early
+        self.working = {
+            each.worker for each in plan.workers if isinstance(each, Crash) and each.works
+        }
         self.outcome = Outcome()
         self.result = Run(program=program, got=self.outcome)
         self.result.busy = plan.schedule.order == "busy"
@@ -109,7 +115,7 @@ class _ProgramRun:
         for worker in self.cluster.workers:
             withdraw(worker)
         self.hosts.clear()  # which refer to this by _on_pass
-        self.cluster.before_rejoining = None
+        self.cluster.before_rejoining = self.cluster.on_restart = None
         if self.reference is not None:
             result.gradients = self.reference.summary()
         return finished(result, self.cluster)
@@ -117,6 +123,7 @@ class _ProgramRun:
     def _play(self) -> None:
         cluster, hosts = self.cluster, self.hosts
         cluster.before_rejoining = self._restarted
+        cluster.on_restart = self._works
         # Garbage is not collected before the shutdown: workers that shut down while they hold
         # references hold those in cycles, too.
         cluster.run(self._main, shutdown=self.early, collect=False)
@@ -151,6 +158,10 @@ class _ProgramRun:
         """A restarted process serves calls with the program's initial leaves; it runs no
         trainer."""
         self.hosts[rank] = self._host(rank)
+
+    def _works(self, rank: int) -> None:
+        if rank in self.working:
+            begin_again(self.hosts[rank], _WORKS_S)
 
     def _on_pass(self, trainer: int, step: int, context_id: int) -> None:
         outcome = self.outcome.steps[trainer, step]

@@ -80,6 +80,10 @@ _DEVICE_LIMITS = Limits(workers=4, steps=2, stories=False, beside=False, acts=Fa
 _ENGINE_HOOKS = frozenset({"retain_grad"})
 _NOT_ON_STAND_IN = frozenset({"embedding"})
 _WORKERS = (2, 2, 3, 3, 3, 4)
+#: how many scenarios in which processes may end are about what others keep of one that does: of these a third
+#: has to hear of it, or goes on
+_RESTARTS = 0.2
+_WITH_RESTARTS = _LIMITS._replace(workers=3, least_workers=3, beside=False, acts=False)
 #: seconds that a worker waits for others at most as it leaves a group
 _LEAVE_S = 500.0
 
@@ -257,9 +261,10 @@ def _draw_world_of_script(choices: Choices) -> World:
 
 
 def _draw_faulty(choices: KeyedChoices, profile: Profile) -> tuple[Program, World]:
+    restarts = profile != "mild" and choices.chance("restarts", _RESTARTS)
     # Programs of several workers only: with a single one hardly any fault has an effect.
     while True:
-        program = choices.group("program", partial(_draw_small, choices))
+        program = choices.group("program", partial(_draw_small, choices, restarts))
         if program.workers > 1:
             break
     timeouts_s = _TIMEOUTS_S if profile != "mild" else _LONG_TIMEOUTS_S
@@ -270,14 +275,16 @@ def _draw_faulty(choices: KeyedChoices, profile: Profile) -> tuple[Program, Worl
         program.workers,
         world.rpc_timeout_s or DEFAULT_RPC_TIMEOUT_S,
         least_pool=_threads_needed(program),
+        restarts=restarts,
     )
     return program, replace(world, faults=plan)
 
 
-def _draw_small(choices: Choices) -> Program:
-    limits = _LIMITS._replace(workers=choices.choice("most workers", _WORKERS))
+def _draw_small(choices: Choices, restarts: bool) -> Program:
+    most = choices.choice("most workers", _WORKERS)
+    limits = _WITH_RESTARTS if restarts else _LIMITS._replace(workers=most)
     program = _leaving_in_time(under_faults(generate(choices, limits)))
-    return _retrying(program) if choices.chance("retry", 0.5) else program
+    return _retrying(program) if choices.chance("retry", 0.5) or restarts else program
 
 
 def _draw_faulty_world(choices: Choices, timeouts_s: tuple[float, ...]) -> World:
@@ -294,16 +301,19 @@ def draw_faults(
     timeout_s: float,
     *,
     least_pool: int = 3,
+    restarts: bool = False,
 ) -> Plan:
     """The faults of a seed, or of choices that are under way: for its program, or for a script.
 
-    ``timeout_s``: how long calls may take, in seconds of virtual time.
+    ``timeout_s``: how long calls may take, in seconds of virtual time. ``restarts``: they are about
+    what others keep of a process that ends, and nothing else.
     """
     if isinstance(choices, int):
         choices = KeyedChoices((profile, choices))
 
     def plan() -> Plan:
-        return Drawing(profile, choices, workers, timeout_s, least_pool=least_pool).draw()
+        drawing = Drawing(profile, choices, workers, timeout_s, least_pool=least_pool)
+        return drawing.restarts() if restarts else drawing.draw()
 
     return choices.group("faults", plan)
 

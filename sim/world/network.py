@@ -354,8 +354,12 @@ class Network(World):
         self, store: Store, peer: int, lost: int, reason: str, ended: int | None = None
     ) -> None:
         receiver = self._receivers.get((store, peer))
-        if receiver is not None:
-            receiver[1](lost, reason, ended)
+        if receiver is None:
+            return
+        # Where no process can end before its time, each end is that of a group.
+        if ended is not None and self.runtime.processes is not None and self.tracer.enabled:
+            self.tracer.emit(tracing.PEER_ENDED, peer, lost, ended)
+        receiver[1](lost, reason, ended)
 
     def _last_arrivals_s(self, store: Store, src: int) -> dict[int, float]:
         """When the last message from ``src`` that is under way arrives, by its destination."""

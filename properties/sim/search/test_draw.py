@@ -57,6 +57,19 @@ def test_every_kind_is_drawn() -> None:
     assert orders == {"fifo", "random", "pct"}
 
 
+def test_some_worlds_are_about_what_others_keep_of_a_process_that_ends() -> None:
+    """Three workers, of whom one ends as others have something of it, and begins again."""
+    for profile, share in (("mild", 0), ("rough", 0.2), ("storm", 0.2)):
+        worlds = [draw(seed, Settings(profile)) for seed in SEEDS]
+        about = [world for world in worlds if world.faults.heal_s is None]
+        assert share / 2 <= len(about) / len(worlds) <= share * 2
+        for world in about:
+            assert {item.kind for _, _, item in world.faults.items()} <= {"crash", "delay"}
+            assert len({item.worker for item in world.faults.workers}) == 1
+            assert world.program.workers == 3
+            assert all(step.retry for _, _, step in world.program.steps)
+
+
 def test_scripts_meet_slow_networks_and_busy_processors_where_nothing_goes_wrong() -> None:
     worlds = Counter(
         (world.latency == _SLOW_LATENCY, world.faults.schedule.order == "busy")

@@ -37,6 +37,7 @@ _HOPS_A_ROUND = 15
 _WAYS, _CARGO = 4, 3
 #: virtual seconds that an answer of a store takes at most that takes its time
 _STORE_S = 0.005
+_OWN_AGENTS = "the agent that carries the messages of PyTorch's engine knows its group beforehand"
 
 
 def _arrives(left: int, keeps: int, carried: Any) -> bool:
@@ -102,7 +103,7 @@ def _begin(names: list[str], hops: int, way: int, cargo: int, keeps: int) -> Non
         "keeps": (0, 1),
     },
     longest_s=60.0,
-    port_only="the agent that carries the messages of PyTorch's engine knows its group beforehand",
+    port_only=_OWN_AGENTS,
 )
 def end_of_a_group(
     to: int,
@@ -127,7 +128,8 @@ def end_of_a_group(
     there = [Visitor(network, f"member{number}", number) for number in range(members)]
     if store:
         answers = Random(store * 100 + members * 10 + latency)
-        network.meet_at(f"{_WHERE}/rpc_prefix_0", SlowStore(runtime, answers, longest_s=_STORE_S))
+        slow = SlowStore(runtime, answers, longest_s=_STORE_S, adverse=store > 1)
+        network.meet_at(f"{_WHERE}/rpc_prefix_0", slow)
     entering = [each.enter(_WHERE, world_size=members, threads=3) for each in there]
     for end in entering:
         end.wait()
@@ -155,3 +157,15 @@ def end_of_a_group(
         for leftover in left_in(each.worker):
             facts[f"{leftover.where} of {each.name} is empty"] = False
     return told(**facts)
+
+
+@story(
+    "readers of counts",
+    numbers={"members": (4, 9), "rounds": (2, 5), "latency": (0, 1), "store": (2, 9)},
+    longest_s=60.0,
+    port_only=_OWN_AGENTS,
+)
+def readers_of_counts(to: int, members: int, rounds: int, latency: int, store: int) -> str:
+    """The same with one long chain of calls that carry nothing, and a store that lets each worker of
+    the group count its calls when it has none: the chain is elsewhere, and the group waits for it."""
+    return end_of_a_group(to, members, 1, rounds, 0, 0, latency, 0, store, 0)
