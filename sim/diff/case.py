@@ -37,7 +37,6 @@ PASS_IS_OVER = "belong to is over"
 #: stories in which something is to fail
 FAILING = frozenset(
     {
-        "failed creation",
         "unreadable argument",
         "unwritable",
         "failed pass again",
@@ -118,11 +117,6 @@ class Case:
         """All acts of all stories, those inside others included."""
         return [act for _, story in self.stories for act in every(story.acts)]
 
-    @property
-    def is_late(self) -> bool:
-        """Whether a call may end when its caller has given up, by a fault or by a limit."""
-        return self.faulty or any(act.limit_s for act in self.acts)
-
     def by_proxy(self, key: Key) -> int:
         """How many calls go through helpers of references beside a step, but for its stories."""
         step = self.step(key)
@@ -180,9 +174,18 @@ class Case:
         found: int = self.torch.get(place, 0)
         return found
 
+    def revived(self, worker: int) -> int:
+        """How many more calls a worker of torch has handled in contexts that it had released."""
+        place = ("revived", worker)
+        return max(0, self.trace(*place) - int(self.port.get(place, 0)))
+
     @property
     def ends(self) -> bool:
         return bool(value_of(self.torch, ("hang",)) == ENDS)
+
+    @property
+    def port_hangs(self) -> bool:
+        return bool(value_of(self.port, ("hang",)) != ENDS)
 
     @property
     def dead(self) -> list[int]:
@@ -226,13 +229,6 @@ class Case:
             for place, value in self.torch.items()
         )
 
-    @cached_property
-    def profiles_twice(self) -> int:
-        """How many profiled calls torch has refused where a whole worker is profiled."""
-        watched = any(story.kind == "server profiles" for _, story in self.stories)
-        ours, theirs = (f.get(("refused", "RUN_WITH_PROFILING_REQ"), 0) for f in self._both)
-        return max(0, theirs - ours) if watched else 0
-
     # -- what the port must have ----------------------------------------------------------------
 
     def port_is_right(self, difference: Difference) -> bool:
@@ -241,10 +237,10 @@ class Case:
         kind, *rest = difference.place
         ours = self.without.get(difference.place, difference.ours)
         if kind in ("left", "death", "torn"):
-            return bool(ours == ABSENT[kind])
+            return bool(ours == ABSENT[kind]) or self.port_hangs
         if kind in ("unanswered", "replies"):
             lost: int = self.port.get(("lost call",), 0)
-            return bool(ours <= lost) or value_of(self.port, ("hang",)) != ENDS
+            return bool(ours <= lost) or self.port_hangs
         if kind == "hang":
             return bool(ours == ENDS) or any(
                 forecast(self.program, *key).unfed for key in self.keys

@@ -216,6 +216,83 @@ def unwrap(value: BaseException) -> object:
             "torch.empty(0, dtype=dtype,",
         ),
     ),
+    # The answer to a call whose function hands on the future of a call that raised is an error, no exception.
+    _quirk(
+        "handed-on-error-is-text",
+        (
+            "rpc.request_callback:RequestCallback._run_python_udf",
+            """\
+            if error is None:
+                value.try_complete(result.raw_value())
+""",
+            """\
+            text = None
+            if error is None and isinstance(result.raw_value(), RemoteException):
+                try:
+                    result.value()
+                except Exception as raised:
+                    text = str(raised)
+            if text is not None:
+                value.try_fail(RpcError(text))
+            elif error is None:
+                value.try_complete(result.raw_value())
+""",
+        ),
+    ),
+    # A thread has one profile: a call that is to be profiled fails where all that its worker does is.
+    _quirk(
+        "profile-within-a-profile",
+        (
+            "rpc.request_callback:RequestCallback.process_run_with_profiling_req",
+            "    with profiler.here():\n",
+            """\
+    if server_profiles(self.worker):
+        raise RuntimeError("Profiler is already enabled on this thread")
+    with profiler.here():
+""",
+        ),
+    ),
+    # Whoever makes a value hears of its creation's failure in a callback, which raises that and so ends there: other
+    # callbacks are not called, the call stays counted, and the user pending. The owner tells nobody.
+    _quirk(
+        "failed-creation-hangs",
+        (
+            "rpc.rref_creation:confirm_pending_user",
+            """\
+    if error is not None:
+""",
+            """\
+    if error is not None and not str(error).startswith("RPCErr:1:"):
+        reply._callbacks.clear()
+        context.worker.agent._in_flight.made += 1
+        return
+    if error is not None:
+""",
+        ),
+        (
+            "rpc.rref_creation:finish_creating_owner_rref",
+            """\
+    if error is not None:
+""",
+            """\
+    if error is not None and not str(error).startswith("RPCErr:1:"):
+        reply._callbacks.clear()
+        context.worker.agent._in_flight.made += 1
+        return
+    if error is not None:
+""",
+        ),
+        (
+            "rpc.request_callback:RequestCallback._abandon",
+            "context.owner_tables.creation_failed(command.rref_id, str(reply.error))",
+            "pass",
+        ),
+        (
+            "rpc.rref_context:RRefContext.del_all_users_and_unforked_owners",
+            "owners.give_up_creations(OVER)",
+            "pass",
+        ),
+    ),
 )
 
 

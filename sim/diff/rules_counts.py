@@ -16,7 +16,6 @@ _BACKWARD, _FORWARD = "BACKWARD_AUTOGRAD_REQ", "FORWARD_AUTOGRAD_REQ"
 _CLEANUP, _ANY = "CLEANUP_AUTOGRAD_CONTEXT_REQ", ""
 #: acts that take time
 _TAKING = ("wait", "later")
-_PROFILED = "RUN_WITH_PROFILING_REQ"
 #: by how much torch's number may differ from the port's: (kind, type) to (least, most)
 Range = tuple[tuple[str, str], tuple[int, int]]
 _PASS_OF_A_STORY: tuple[Range, ...] = (
@@ -42,13 +41,6 @@ _BY_STORY: dict[str, tuple[Range, ...]] = {
     "late creation": ((("requests", "RREF_USER_DELETE"), (-1, -1)),),
     "unreadable argument": ((("requests", "RREF_CHILD_ACCEPT"), (-1, -1)),),
     "unwritable": ((("requests", "RREF_USER_DELETE"), (-1, -1)),),
-    # The third of its calls is never made.
-    "failed creation": (
-        (("requests", "REMOTE_CALL"), (-1, -1)),
-        (("refused", "REMOTE_CALL"), (-1, -1)),
-        (("refused", "RREF_FETCH_CALL"), (-1, -1)),
-        (("requests", "RREF_USER_DELETE"), (-1, -1)),
-    ),
 }
 
 
@@ -77,7 +69,7 @@ def _messages(op: Op) -> int:
 
 def _revived(case: Case) -> int:
     """Contexts that answers have made anew."""
-    return sum(case.trace("revived", worker) for worker in range(case.program.workers))
+    return sum(case.revived(worker) for worker in range(case.program.workers))
 
 
 def _refused_there(case: Case) -> Iterator[Range]:
@@ -89,7 +81,7 @@ def _refused_there(case: Case) -> Iterator[Range]:
 
 def _context_came_back(case: Case, difference: Difference) -> bool:
     """An answer that is recorded in a context which has been released, and what is called there."""
-    late = _revived(case) if case.is_late else 0
+    late = _revived(case)
     ranges: list[Range] = [
         (("wrapped", _ANY), (1, late)),
         (("requests", "CALL"), (-late, -1)),
@@ -235,17 +227,6 @@ def _other_update_fails(case: Case, difference: Difference) -> bool:
     )
 
 
-def _profiled_twice(case: Case, difference: Difference) -> bool:
-    """Whoever has such a call refused does not make those that were to follow."""
-    if not case.profiles_twice:
-        return False
-    if difference.place == ("refused", _PROFILED):
-        return _more(difference) > 0
-    if difference.place[:2] == ("unanswered", "RREF_FETCH_CALL"):
-        return bool(0 < difference.theirs <= case.profiles_twice)  # of what was to be created by it
-    return difference.place[0] in ("requests", "wrapped") and _more(difference) < 0
-
-
 def _retries(case: Case) -> bool:
     return any(step.retry for _, _, step in case.program.steps)
 
@@ -266,5 +247,4 @@ COUNT_RULES = (
     ("acts-out-of-time", _acts_out_of_time),
     ("another-error-first", _other_update_fails),
     ("counts-after-a-failure", _after_a_failure),
-    ("profile-within-a-profile", _profiled_twice),
 )

@@ -16,7 +16,7 @@ _BY_REFERENCE = "RREF_BACKWARD_REQ"
 #: calls in a context, which may be profiled
 _CALLED = (_FORWARD, "RUN_WITH_PROFILING_REQ")
 #: stories that leave one reference, by its owner: the worker that they are about, or their own
-_LOST = {"unwritable": "home", "unreadable argument": "to", "failed creation": "to"}
+_LOST = {"unwritable": "home", "unreadable argument": "to"}
 #: references that the story "proxies" has, and requests for a type that it does not wait for
 _OF_PROXIES, _ASKED = 5, 2
 _LATE = {"late reference": "to", "late creation": "to"}
@@ -189,10 +189,10 @@ def _handed_on(case: Case) -> int:
 
 
 def _context_came_back(case: Case, difference: Difference) -> bool:
-    """A call that is handled after the release makes the context anew: where its caller has given up others are late."""
-    if not case.is_late or difference.place[0] != "left" or difference.place[2] != _CONTEXTS:
+    """A call that is handled after the release makes the context anew: where a caller ended early on torch alone."""
+    if difference.place[0] != "left" or difference.place[2] != _CONTEXTS:
         return False
-    return bool(0 < difference.theirs <= case.trace("revived", difference.place[1]))
+    return bool(0 < difference.theirs <= case.revived(difference.place[1]))
 
 
 def _acts_out_of_time(case: Case, difference: Difference) -> bool:
@@ -207,12 +207,6 @@ def _acts_out_of_time(case: Case, difference: Difference) -> bool:
         if inner.kind == "context"
     ]
     return bool(0 < difference.theirs <= len(inside))
-
-
-def _created_by_a_refused_call(case: Case, difference: Difference) -> bool:
-    """Torch refuses a creation that is profiled twice; whoever waits for its value waits."""
-    most = dict.fromkeys(_workers(case), case.profiles_twice)
-    return _left_at(case, difference, most)
 
 
 def _home_before_creation(case: Case, difference: Difference) -> bool:
@@ -254,15 +248,6 @@ def _unsent_argument(case: Case, difference: Difference) -> bool:
     )
 
 
-def _failed_creation(case: Case, difference: Difference) -> bool:
-    """The calls of creations that failed, two in each story, stay counted where they were made, and
-    their users pending."""
-    homes = [home for home, story in case.stories if story.kind == "failed creation"]
-    if difference.place[0] != "left" or difference.place[2] not in (CALLS, "num_pending_users"):
-        return False
-    return bool(0 < difference.theirs <= 2 * homes.count(difference.place[1]))
-
-
 def _workers(case: Case) -> range:
     return range(case.program.workers)
 
@@ -275,12 +260,10 @@ LEFT_RULES = (
     ("shutdown-deletes-references-in-use", _deleted_in_use),
     ("pass-left-behind", _pass_left_behind),
     ("outstanding-call-outlives-context", _outlived_context),
-    ("failed-creation-hangs", _failed_creation),
     ("step-never-ends", _never_ended),
     ("context-came-back", _context_came_back),
     ("acts-out-of-time", _acts_out_of_time),
     ("home-before-creation", _home_before_creation),
-    ("profile-within-a-profile", _created_by_a_refused_call),
     ("fork-after-delete", _fork_after_delete),
     ("unsent-argument-leaks", _unsent_argument),
 )

@@ -8,10 +8,10 @@ from squall.model.checks.compiled import first_line
 from squall.model.program.acts.act import every
 from squall.model.program.operations import KINDS, planted
 from squall.model.program.program import REFERENCE_CALLS, Op
-from squall.model.program.stories import PLANTED, RAISED, on_torch
+from squall.model.program.stories import PLANTED, on_torch
 from squall.sim.diff.case import PASS_IS_OVER, Case, Predicts, bare_text
 from squall.sim.diff.difference import Difference
-from squall.sim.diff.facts import A_VALUE, NO_END, PROFILED_TWICE
+from squall.sim.diff.facts import A_VALUE, NO_END
 from squall.sim.diff.quirks import QUIRKS
 
 _BACKWARD = "BACKWARD_AUTOGRAD_REQ"
@@ -240,18 +240,6 @@ def _overtaken_pass(case: Case, difference: Difference) -> bool:
     return first == "False" and (rest == right or _DEPENDENCY_LOST.fullmatch(rest) is not None)
 
 
-def _failed_creation(case: Case, difference: Difference) -> bool:
-    """What waits for callbacks of a failed creation waits for ever: the story, and so its step."""
-    kinds = [story.kind for _, story in case.stories]
-    if "failed creation" not in kinds or not case.never_ends(difference):
-        return False
-    if difference.place[0] == "story":
-        return case.story(difference.place).kind == "failed creation"
-    return difference.place[0] == "outcome" and any(
-        story.kind == "failed creation" for story in case.step(difference.step or (0, 0)).stories
-    )
-
-
 def _without_stacks(text: str) -> str:
     """A text of torch without the stacks of C++ and of Python in it."""
     text = re.sub(r"\nException raised from .*(\nframe #\d+: .*)*\n?", "", text)
@@ -267,19 +255,6 @@ def _text_with_stack(case: Case, difference: Difference) -> bool:
 
 def _parts(text: str) -> list[str]:
     return [first_line(part.strip()) for part in text.split(";")]
-
-
-def _profiled_twice(case: Case, difference: Difference) -> bool:
-    """A profiled call fails that arrives in a thread which a profile of its whole worker watches."""
-    text = str(difference.theirs)
-    raised = text.removeprefix(f"{RAISED} RuntimeError: ")
-    told = PROFILED_TWICE in text or any(
-        known.fullmatch(part) is not None
-        for known in (_RAISED_THERE, _TIMED_OUT)  # the latter of what it was to create
-        for part in (text, raised)
-    )
-    kinds = (*_ENDINGS, "story", "beside")
-    return difference.place[0] in kinds and bool(case.profiles_twice) and told
 
 
 # -- processes ------------------------------------------------------------------------------------
@@ -317,12 +292,10 @@ VALUE_RULES = (
     ("storage-of-two-types", _one_type),
     ("home-before-creation", _home_before_creation),
     ("error-text-with-stack", _text_with_stack),
-    ("failed-creation-hangs", _failed_creation),
     *(_other_line(name) for name in dict.fromkeys(rule for rule, _ in _OTHER_LINES.values())),
     ("overtaken-pass", _overtaken_pass),
     ("late-gradients-start-a-pass", _late_gradients),
     ("another-error-first", _other_error),
     ("type-before-the-error", _untyped_value),
-    ("profile-within-a-profile", _profiled_twice),
     ("process-death", _process_death),
 )
