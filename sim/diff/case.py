@@ -157,6 +157,12 @@ class Case:
         found: int = value_of(self.torch, ("left", worker, counter))
         return found
 
+    @property
+    def more_forks(self) -> int:
+        """How many more forks are left in torch, none of which has been deleted."""
+        forks = [("left", worker, "num_forks") for worker in range(self.program.workers)]
+        return int(sum(value_of(self.torch, at) - value_of(self.port, at) for at in forks))
+
     def unanswered(self, worker: int, type: str) -> int:
         found: int = value_of(self.torch, ("unanswered", type, worker))
         return found
@@ -173,11 +179,6 @@ class Case:
         """How often torch did what a rule asks for (sim/diff/traces.py)."""
         found: int = self.torch.get(place, 0)
         return found
-
-    def revived(self, worker: int) -> int:
-        """How many more calls a worker of torch has handled in contexts that it had released."""
-        place = ("revived", worker)
-        return max(0, self.trace(*place) - int(self.port.get(place, 0)))
 
     @property
     def ends(self) -> bool:

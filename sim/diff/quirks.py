@@ -216,26 +216,25 @@ def unwrap(value: BaseException) -> object:
             "torch.empty(0, dtype=dtype,",
         ),
     ),
-    # The answer to a call whose function hands on the future of a call that raised is an error, no exception.
+    # The error of a future is text: what a call raised there that an async function hands on, too.
     _quirk(
         "handed-on-error-is-text",
         (
             "rpc.request_callback:RequestCallback._run_python_udf",
             """\
+            error = result.error
             if error is None:
-                value.try_complete(result.raw_value())
 """,
             """\
-            text = None
-            if error is None and isinstance(result.raw_value(), RemoteException):
-                try:
+            error = result.error
+            try:
+                if error is None and isinstance(result.raw_value(), RemoteException):
                     result.value()
-                except Exception as raised:
-                    text = str(raised)
-            if text is not None:
-                value.try_fail(RpcError(text))
-            elif error is None:
-                value.try_complete(result.raw_value())
+            except Exception as raised:
+                error = RpcError(str(raised))
+            if type(error) is RuntimeError:
+                error = RpcError(str(error))
+            if error is None:
 """,
         ),
     ),

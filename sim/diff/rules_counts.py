@@ -69,7 +69,7 @@ def _messages(op: Op) -> int:
 
 def _revived(case: Case) -> int:
     """Contexts that answers have made anew."""
-    return sum(case.revived(worker) for worker in range(case.program.workers))
+    return sum(case.trace("revived", worker) for worker in range(case.program.workers))
 
 
 def _refused_there(case: Case) -> Iterator[Range]:

@@ -168,6 +168,8 @@ def _never_ended(case: Case, difference: Difference) -> bool:
     kind = difference.place[0]
     if kind == "hang":
         return True
+    if difference.place[:2] == ("requests", "RREF_USER_DELETE"):
+        return bool(0 < difference.ours - difference.theirs <= case.more_forks)
     if kind in ("requests", "unanswered") and difference.place[1] == _RELEASE:
         most = case.program.workers * case.without_end
         return bool(0 < difference.ours - difference.theirs <= most)
@@ -192,7 +194,7 @@ def _context_came_back(case: Case, difference: Difference) -> bool:
     """A call that is handled after the release makes the context anew: where a caller ended early on torch alone."""
     if difference.place[0] != "left" or difference.place[2] != _CONTEXTS:
         return False
-    return bool(0 < difference.theirs <= case.revived(difference.place[1]))
+    return bool(0 < difference.theirs <= case.trace("revived", difference.place[1]))
 
 
 def _acts_out_of_time(case: Case, difference: Difference) -> bool:

@@ -248,7 +248,7 @@ def _without_stacks(text: str) -> str:
 
 def _text_with_stack(case: Case, difference: Difference) -> bool:
     """The same text, but for stacks."""
-    return difference.place[0] in ("story", *_ENDINGS) and _parts(
+    return difference.place[0] in ("story", "beside", *_ENDINGS) and _parts(
         _without_stacks(str(difference.theirs))
     ) == _parts(str(difference.ours))
 
