@@ -191,6 +191,8 @@ def _fewer(case: Case, difference: Difference, cause: tuple[int, int], *, never:
         through = max((len(op.via) for op in case.step(cause).ops), default=0)
         more = 0 if type in _ANSWERED else 1 + through
         return bool(ours - max(0, missing) <= theirs <= ours + more)
+    if kind == "unanswered" and theirs < ours:
+        return bool(ours - theirs <= case.requests(difference.place[1]))
     if kind == "unanswered" and case.dies:
         return bool(theirs > ours)
     if kind != "unanswered" or difference.place[1] in _ANSWERED:

@@ -174,7 +174,7 @@ def _of_failing(case: Case, key: Key) -> Iterator[Range]:
     #: a step that waits on both engines is no failure of one
     both = bool(forecast(case.program, *key).unfed) or ends == [NO_END, NO_END]
     waits = both or NO_END in ends
-    if not faults and not waits and all(end == A_VALUE for end in ends):
+    if not faults and (both or all(end == A_VALUE for end in ends)):
         return
     yield ("requests", _CLEANUP), (-workers, -1)
     yield ("unanswered", _BACKWARD), (-workers, -1)
@@ -183,14 +183,6 @@ def _of_failing(case: Case, key: Key) -> Iterator[Range]:
         again = sum(map(_messages, step.ops))
         for type in ("REMOTE_CALL", "RREF_CHILD_ACCEPT", "RREF_FORK_REQUEST", "RREF_USER_DELETE"):
             yield ("requests", type), (0, again)
-    if both and not faults:
-        # The port ends such a step as its run ends, and what the step has goes.
-        deleted = case.port.get(("requests", "RREF_USER_DELETE", None), 0)
-        yield ("requests", "RREF_USER_DELETE"), (-deleted, -1)
-        yield ("unanswered", _CLEANUP), (-workers, -1)
-        yield ("refused", _BACKWARD), (-workers, -1)
-        yield ("wrapped", _ANY), (1, 1)
-        return
     sent = value_of(case.port, ("requests", _BACKWARD, key))
     gradients = max(case.gradient_messages(key), sent)
     if waits or any(fault != "udf" for fault in faults):
