@@ -215,6 +215,35 @@ def unwrap(value: BaseException) -> object:
             "torch.empty(0, dtype=tensor.dtype,",
             "torch.empty(0, dtype=dtype,",
         ),
+        # Whoever receives it finds that the storage is too small for that type.
+        (
+            "rpc.tensor_copies:_copy_strided",
+            """\
+    if shared.nbytes() != nbytes:  # it was enlarged to fit
+""",
+            """\
+    if shared.nbytes() != nbytes and dtype is not tensor.dtype:
+        sizes, strides = (", ".join(map(str, each)) for each in (copied.size(), copied.stride()))
+        copied.unreadable = (
+            f"Tensor: sizes {sizes}, strides {strides}, storage offset {copied.storage_offset()} and "
+            f"itemsize {dtype.itemsize} require a storage of at least {shared.nbytes()} bytes, but "
+            f"storage only has {nbytes} bytes"
+        )
+    elif shared.nbytes() != nbytes:
+""",
+        ),
+        (
+            "rpc.request_callback:RequestCallback._process",
+            """\
+    context: RRefContext | None = None
+""",
+            """\
+    for tensor in request.tensors:
+        if hasattr(tensor, "unreadable"):
+            return failed(RpcError(tensor.unreadable), runtime=self.worker.runtime)
+    context: RRefContext | None = None
+""",
+        ),
     ),
     # The error of a future is text: what a call raised there that an async function hands on, too.
     _quirk(

@@ -28,9 +28,6 @@ _MISREAD = re.compile(
     r"|.*is not connected.*)"
 )
 _LOST = re.compile(r".*(the connection to worker \d+ |is not connected).*")
-_ONE_TYPE = re.compile(
-    r".*(input_is_complex == grad_is_complex|require a storage of at least \d+ bytes).*"
-)
 _PLANTED_OR_LATE = re.compile(r"\w+: (planted|timed out after \d+ ms)")
 #: the first line of what a function raised on another worker
 _RAISED_THERE = re.compile(r"RuntimeError: On WorkerInfo\(id=\d+, name=worker\d+\):")
@@ -142,15 +139,6 @@ def _home_before_creation(case: Case, difference: Difference) -> bool:
                 and op.worker in (*op.via, case.home(key))
             ),
         )
-    )
-
-
-def _one_type(case: Case, difference: Difference) -> bool:
-    """A complex gradient and the real part of it are in one message: both arrive with one type."""
-    return (
-        difference.place[0] in _ENDINGS
-        and any(leaf.dtype.startswith("complex") for leaf in case.program.leaves)
-        and _ONE_TYPE.fullmatch(difference.theirs) is not None
     )
 
 
@@ -289,7 +277,6 @@ VALUE_RULES = (
     ("error-in-a-hook", _error_in_a_hook),
     ("second-pass", _second_pass),
     ("pass-after-a-timeout", _after_a_timeout),
-    ("storage-of-two-types", _one_type),
     ("home-before-creation", _home_before_creation),
     ("error-text-with-stack", _text_with_stack),
     *(_other_line(name) for name in dict.fromkeys(rule for rule, _ in _OTHER_LINES.values())),
