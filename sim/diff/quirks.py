@@ -223,7 +223,7 @@ def unwrap(value: BaseException) -> object:
 """,
             """\
     if shared.nbytes() != nbytes and dtype is not tensor.dtype:
-        sizes, strides = (", ".join(map(str, each)) for each in (copied.size(), copied.stride()))
+        sizes, strides = (" ".join(map(str, each)) for each in (copied.size(), copied.stride()))
         copied.unreadable = (
             f"Tensor: sizes {sizes}, strides {strides}, storage offset {copied.storage_offset()} and "
             f"itemsize {dtype.itemsize} require a storage of at least {shared.nbytes()} bytes, but "
