@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from torch import Tensor
 
 from squall.model.one_process.flow import Sent, flow_of, forecast
+from squall.model.one_process.interpreter import interpret
 from squall.model.one_process.outcome import Outcome
 from squall.model.program.acts.act import Act, every
 from squall.model.program.compare import compare, to_dense
@@ -98,6 +100,26 @@ class Case:
 
     def has(self, key: Key | None, test: Callable[[Op], bool]) -> bool:
         return key is not None and any(test(op) for op in self.step(key).ops)
+
+    @cached_property
+    def cut_short(self) -> Outcome:
+        """What one process comes to where steps that end early on torch alone, or never, change nothing."""
+        ended = {key for key in self.keys if self._ends_early(key)}
+        trainers = tuple(
+            replace(
+                trainer,
+                steps=tuple(
+                    replace(step, optimize=step.optimize and (number, at) not in ended)
+                    for at, step in enumerate(trainer.steps)
+                ),
+            )
+            for number, trainer in enumerate(self.program.trainers)
+        )
+        return interpret(replace(self.program, trainers=trainers))
+
+    def _ends_early(self, key: Key) -> bool:
+        ours, theirs = (value_of(facts, ("outcome", *key)) for facts in self._both)
+        return bool(ours == A_VALUE != theirs)
 
     @cached_property
     def keys(self) -> list[Key]:
@@ -307,6 +329,20 @@ class Case:
         if PASS_IS_OVER in bare:  # by an error elsewhere, which somebody else was told
             return any(op.fault for op in ops)
         return any(op.fault and bare == planted(op.fault, *key, n) for n, op in enumerate(ops))
+
+    def is_cut_short(self, difference: Difference) -> bool:
+        """Whether torch's value is the one of :attr:`cut_short`."""
+        kind, *rest = difference.place
+        if kind == "leaf":
+            return not self._differs(self.cut_short.leaves[rest[0]], difference.theirs)
+        step = self.cut_short.steps.get((rest[0], rest[1]))
+        if kind == "root":
+            return step is not None and not self._differs(
+                step.roots.get(rest[2]), difference.theirs
+            )
+        if kind != "gradient" or step is None or rest[2] >= len(step.passes):
+            return False
+        return not self._differs(step.passes[rest[2]].get(rest[3]), difference.theirs)
 
     def _differs(self, expected: Tensor | None, ours: Tensor | None) -> bool:
         if expected is None or ours is None:

@@ -166,10 +166,8 @@ def _missing(case: Case, difference: Difference, cause: tuple[int, int], *, neve
         if kind == "passes":
             return bool(difference.theirs < difference.ours)
         return difference.theirs is None or difference.theirs in (NO_END, "none")
-    if kind == "leaf":
-        # An optimizer of that trainer made no step, or fewer of them.
-        optimizer = case.program.trainers[cause[0]].optimizer
-        return optimizer is not None and difference.place[1] in optimizer.leaves
+    if kind in ("leaf", "root", "gradient") and case.step(cause).optimize:
+        return case.is_cut_short(difference)  # which its optimizer has not stepped
     if difference.kind == "messages" and (about or step is None):
         return _fewer(case, difference, cause, never=never)
     return False

@@ -191,10 +191,11 @@ def _handed_on(case: Case) -> int:
 
 
 def _context_came_back(case: Case, difference: Difference) -> bool:
-    """A call that is handled after the release makes the context anew: where a caller ended early on torch alone."""
+    """A call that is handled after the release makes the context anew, which stays if the clean-up has come before."""
     if difference.place[0] != "left" or difference.place[2] != _CONTEXTS:
         return False
-    return bool(0 < difference.theirs <= case.trace("revived", difference.place[1]))
+    more = abs(difference.theirs - difference.ours)
+    return 0 < more <= case.trace("revived", difference.place[1])
 
 
 def _acts_out_of_time(case: Case, difference: Difference) -> bool:
