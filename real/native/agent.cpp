@@ -11,6 +11,8 @@
 #include <torch/csrc/utils/pybind.h>
 #include <torch/extension.h>
 
+#include <atomic>
+
 #include "about.h"
 #include "group.h"
 #include "link.h"
