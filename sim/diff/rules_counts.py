@@ -30,7 +30,10 @@ _BY_STORY: dict[str, tuple[Range, ...]] = {
     "released by a hook": _PASS_OF_A_STORY,
     "released meanwhile": _PASS_OF_A_STORY,
     "stop at an error": _PASS_OF_A_STORY,
-    "tensor of a released context": (*_PASS_OF_A_STORY, (("requests", _BACKWARD), (-1, -1))),
+    "tensor of a released context": (
+        (("requests", _BACKWARD), (-1, -1)),
+        (("refused", _BACKWARD), (-1, -1)),
+    ),
     # A function of TorchScript is called by its name, which the callee does not know.
     "operators": ((("requests", "CALL"), (1, 1)), (("refused", "CALL"), (1, 1))),
     # A fork that is never deleted, or never accepted.
