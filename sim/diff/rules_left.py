@@ -195,7 +195,7 @@ def _context_came_back(case: Case, difference: Difference) -> bool:
     if difference.place[0] != "left" or difference.place[2] != _CONTEXTS:
         return False
     more = abs(difference.theirs - difference.ours)
-    return 0 < more <= case.trace("revived", difference.place[1])
+    return bool(0 < more <= case.trace("revived", difference.place[1]))
 
 
 def _acts_out_of_time(case: Case, difference: Difference) -> bool:
