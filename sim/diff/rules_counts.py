@@ -27,7 +27,8 @@ _BY_STORY: dict[str, tuple[Range, ...]] = {
     "failed pass again": _PASS_OF_A_STORY,
     "overtaken pass": (*_PASS_OF_A_STORY, (("requests", _BACKWARD), (-1, -1))),
     "second pass": _PASS_OF_A_STORY,
-    "released by a hook": _PASS_OF_A_STORY,
+    # It has three messages with gradients, of which one has been sent when the context is released.
+    "released by a hook": (*_PASS_OF_A_STORY, (("requests", _BACKWARD), (0, 1))),
     "released meanwhile": _PASS_OF_A_STORY,
     "stop at an error": _PASS_OF_A_STORY,
     "tensor of a released context": (
@@ -188,8 +189,8 @@ def _of_failing(case: Case, key: Key) -> Iterator[Range]:
     if waits or any(fault != "udf" for fault in faults):
         # At most all that the pass would send if nothing failed.
         yield ("requests", _BACKWARD), (-gradients, gradients - sent)
-        refused = workers * (1 + step.retry)
-        yield ("refused", _BACKWARD), (-refused, max(2, workers, len(faults)))
+        # The port refuses each of them that comes when the pass is over.
+        yield ("refused", _BACKWARD), (-gradients, max(2, workers, len(faults)))
 
     if ends[1] not in (A_VALUE, NO_END):
         through = max(len(op.via) for op in step.ops)  # and the workers that the call came by
