@@ -16,6 +16,8 @@ _BACKWARD, _FORWARD = "BACKWARD_AUTOGRAD_REQ", "FORWARD_AUTOGRAD_REQ"
 _CLEANUP, _ANY = "CLEANUP_AUTOGRAD_CONTEXT_REQ", ""
 #: acts that take time
 _TAKING = ("wait", "later")
+#: what a step of an optimizer calls, on each owner of its parameters
+_OF_UPDATES = ("CALL", "REMOTE_CALL", "RREF_FETCH_CALL", "RREF_CHILD_ACCEPT", "RREF_USER_DELETE")
 #: by how much torch's number may differ from the port's: (kind, type) to (least, most)
 Range = tuple[tuple[str, str], tuple[int, int]]
 _PASS_OF_A_STORY: tuple[Range, ...] = (
@@ -190,7 +192,8 @@ def _of_failing(case: Case, key: Key) -> Iterator[Range]:
         # At most all that the pass would send if nothing failed.
         yield ("requests", _BACKWARD), (-gradients, gradients - sent)
         # The port refuses each of them that comes when the pass is over.
-        yield ("refused", _BACKWARD), (-gradients, max(2, workers, len(faults)))
+        more = max(0, -case.requests(_BACKWARD))  # of those that torch alone has sent
+        yield ("refused", _BACKWARD), (-gradients, max(2, workers, len(faults)) + more)
 
     if ends[1] not in (A_VALUE, NO_END):
         through = max(len(op.via) for op in step.ops)  # and the workers that the call came by
@@ -210,14 +213,13 @@ def _other_update_fails(case: Case, difference: Difference) -> bool:
     """Of trainers that share an optimizer whose second step raises, another one makes that step, and
     leaves out what would have followed."""
     fails = sum(
-        each.fails and each.shared and len(set(each.trainers)) > 1
+        len(set(each.owners))
         for _, _, step in case.program.steps
         for each in step.updates
+        if each.fails and each.shared and len(set(each.trainers)) > 1
     )
-    types = ("CALL", "REMOTE_CALL", "RREF_FETCH_CALL", "RREF_CHILD_ACCEPT", "RREF_USER_DELETE")
-    return difference.kind == "messages" and _within(
-        difference, [(("requests", type), (-fails, fails)) for type in types]
-    )
+    ranges = [(("requests", type), (-fails, fails)) for type in _OF_UPDATES]
+    return difference.kind == "messages" and _within(difference, ranges)
 
 
 def _retries(case: Case) -> bool:

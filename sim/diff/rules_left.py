@@ -214,18 +214,22 @@ def _acts_out_of_time(case: Case, difference: Difference) -> bool:
 
 def _home_before_creation(case: Case, difference: Difference) -> bool:
     """Acts pass a reference on to its owner, perhaps before the owner has made its value; nobody
-    need wait for the function that waits there."""
-    home = sum(
-        inner.kind == "passed on" and inner.worker == act.worker
+    need wait for the function that waits there, and what it was to do is not done."""
+    home = [
+        inner
         for act in case.acts
-        if act.kind == "created" and act.acts
+        if act.kind == "created"
         for inner in every(act.then)
-    )
-    if difference.place[0] == "hang":
-        return home > 0 and any(case.unanswered(worker, "CALL") for worker in _workers(case))
-    return difference.place[:2] == ("unanswered", "CALL") and (
-        0 < difference.theirs <= home and not case.ends
-    )
+        if inner.kind == "passed on" and inner.worker == act.worker
+    ]
+    if not home or case.ends or not any(case.unanswered(each, "CALL") for each in _workers(case)):
+        return False
+    if difference.place[:2] == ("requests", "CALL"):
+        inside = sum(len(list(every(inner.acts))) for inner in home)
+        return bool(0 < difference.ours - difference.theirs <= inside)
+    if difference.place[:2] == ("unanswered", "CALL"):
+        return bool(0 < difference.theirs <= len(home))
+    return difference.place[0] == "hang"
 
 
 def _fork_after_delete(case: Case, difference: Difference) -> bool:
