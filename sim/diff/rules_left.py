@@ -229,7 +229,7 @@ def _home_before_creation(case: Case, difference: Difference) -> bool:
         return bool(0 < difference.ours - difference.theirs <= inside)
     if difference.place[:2] == ("unanswered", "CALL"):
         return bool(0 < difference.theirs <= len(home))
-    return difference.place[0] == "hang"
+    return bool(difference.place[0] == "hang")
 
 
 def _fork_after_delete(case: Case, difference: Difference) -> bool:
