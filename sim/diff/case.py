@@ -16,7 +16,7 @@ from squall.model.one_process.outcome import Outcome
 from squall.model.program.acts.act import Act, every
 from squall.model.program.compare import compare, to_dense
 from squall.model.program.operations import planted
-from squall.model.program.program import Op, Program, Step
+from squall.model.program.program import REFERENCE_CALLS, Op, Program, Step
 from squall.model.program.stories import AS_IT_SHOULD_BE, RAISED, Story
 from squall.model.program.stories import expected as expected_line
 from squall.sim.diff.difference import Difference
@@ -100,6 +100,14 @@ class Case:
 
     def has(self, key: Key | None, test: Callable[[Op], bool]) -> bool:
         return key is not None and any(test(op) for op in self.step(key).ops)
+
+    def comes_home(self, key: Key) -> bool:
+        """Whether a reference comes back to its owner by way of another worker, perhaps before its value is made."""
+        home = self.home(key)
+        return self.has(
+            key,
+            lambda op: op.call in REFERENCE_CALLS and bool(op.via) and op.worker in (*op.via, home),
+        )
 
     @cached_property
     def cut_short(self) -> Outcome:

@@ -222,7 +222,15 @@ def _home_before_creation(case: Case, difference: Difference) -> bool:
         for inner in every(act.then)
         if inner.kind == "passed on" and inner.worker == act.worker
     ]
-    if not home or case.ends or not any(case.unanswered(each, "CALL") for each in _workers(case)):
+    if case.ends:
+        return False
+    ops = sum(len(case.step(key).ops) for key in case.keys if case.comes_home(key))
+    waiting = sum(case.unanswered(worker, _FORWARD) for worker in _workers(case))
+    if difference.place[:2] == ("unanswered", _FORWARD):
+        return bool(0 < difference.theirs <= ops)
+    if difference.place[0] == "hang" and 0 < waiting <= ops:
+        return True
+    if not home or not any(case.unanswered(each, "CALL") for each in _workers(case)):
         return False
     if difference.place[:2] == ("requests", "CALL"):
         inside = sum(len(list(every(inner.acts))) for inner in home)

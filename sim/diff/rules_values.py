@@ -7,7 +7,7 @@ import re
 from squall.model.checks.compiled import first_line
 from squall.model.program.acts.act import every
 from squall.model.program.operations import KINDS, planted
-from squall.model.program.program import REFERENCE_CALLS, Op
+from squall.model.program.program import Op
 from squall.model.program.stories import PLANTED, on_torch
 from squall.sim.diff.case import PASS_IS_OVER, Case, Predicts, bare_text
 from squall.sim.diff.difference import Difference
@@ -124,22 +124,12 @@ def _rref_of_a_tuple(case: Case, difference: Difference) -> bool:
 
 
 def _home_before_creation(case: Case, difference: Difference) -> bool:
-    """A reference comes back to its owner by way of another worker, perhaps before the owner has
-    made its value."""
+    """A function waits for a value that is not made, and its caller for as long as it has time."""
     key = difference.step
-    return (
-        difference.place[0] == "outcome"
-        and case.never_ends(difference)
-        and key is not None
-        and case.has(
-            key,
-            lambda op: (
-                op.call in REFERENCE_CALLS
-                and bool(op.via)
-                and op.worker in (*op.via, case.home(key))
-            ),
-        )
-    )
+    if difference.place[0] != "outcome" or key is None or not case.comes_home(key):
+        return False
+    late = _TIMED_OUT.fullmatch(str(difference.theirs)) is not None and not case.ends
+    return late or case.never_ends(difference)
 
 
 def _other_error(case: Case, difference: Difference) -> bool:
