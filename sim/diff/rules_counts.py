@@ -193,6 +193,8 @@ def _of_failing(case: Case, key: Key) -> Iterator[Range]:
         yield ("requests", _BACKWARD), (-gradients, gradients - sent)
         # The port refuses each of them that comes when the pass is over.
         more = max(0, -case.requests(_BACKWARD))  # of those that torch alone has sent
+        # or that came when it had released their context
+        more += sum(case.trace("late", worker) for worker in range(workers))
         yield ("refused", _BACKWARD), (-gradients, max(2, workers, len(faults)) + more)
 
     if ends[1] not in (A_VALUE, NO_END):
