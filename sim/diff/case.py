@@ -235,14 +235,18 @@ class Case:
         )
 
     @cached_property
-    def waiting_trainers(self) -> list[int]:
-        return [t for t in range(len(self.program.trainers)) if self.waits(t)]
+    def without_end(self) -> list[Place]:
+        """The steps, stories and other things beside steps that do not end, or begin, in torch alone."""
+        return [
+            place
+            for place, value in self.torch.items()
+            if place[0] in ("outcome", "story", "beside")
+            and value == NO_END != value_of(self.port, place)
+        ]
 
     @property
-    def without_end(self) -> int:
-        """How many steps, stories and other things beside steps do not end, or begin, in torch."""
-        kinds = ("outcome", "story", "beside")
-        return sum(place[0] in kinds and value == NO_END for place, value in self.torch.items())
+    def waiting_trainers(self) -> list[int]:
+        return sorted({place[1] for place in self.without_end if place[0] != "beside"})
 
     def never_ends(self, difference: Difference) -> bool:
         """Whether torch's side is that a step or a story does not end, and the run shows it: it

@@ -5,7 +5,7 @@ from __future__ import annotations
 from squall.model.program.acts.act import every
 from squall.sim.diff.case import Case, Predicts
 from squall.sim.diff.difference import Difference
-from squall.sim.diff.facts import CALLS
+from squall.sim.diff.facts import CALLS, value_of
 
 _PASSES, _CONTEXTS = "num_current_backward_passes", "num_autograd_contexts"
 _REFERENCES = ("num_owner_rrefs", "num_forks")
@@ -161,24 +161,26 @@ def _as_many_forks(case: Case, worker: int) -> bool:
 
 
 def _never_ended(case: Case, difference: Difference) -> bool:
-    """A step that waits for ever keeps its context on all workers, and its trainer its
-    references; the port releases it as its run ends."""
+    """A step that waits for ever on torch alone keeps its context on all workers, and its trainer its
+    references; where both wait, torch may keep more of them, in cycles."""
+    kind, endless = difference.place[0], len(case.without_end)
+    if difference.place[:2] == ("requests", "RREF_USER_DELETE") and not case.ends:
+        return bool(0 < difference.ours - difference.theirs <= case.more_forks)
+    if kind == "left" and difference.place[2] in _REFERENCES and not case.ends:
+        worker = difference.place[1]
+        owners, forks = (case.left(worker, name) for name in _REFERENCES)
+        if case.waiting_trainers:
+            return bool(0 < owners <= forks <= owners + _handed_on(case))
+        ours = [value_of(case.port, ("left", worker, name)) for name in _REFERENCES]
+        waits = any(map(case.waits, range(len(case.program.trainers))))
+        return bool(waits and 0 < owners - ours[0] == forks - ours[1])
     if not case.waiting_trainers:
         return False
-    kind = difference.place[0]
-    if kind == "hang":
-        return True
-    if difference.place[:2] == ("requests", "RREF_USER_DELETE"):
-        return bool(0 < difference.ours - difference.theirs <= case.more_forks)
     if kind in ("requests", "unanswered") and difference.place[1] == _RELEASE:
-        most = case.program.workers * case.without_end
-        return bool(0 < difference.ours - difference.theirs <= most)
-    if kind != "left":
-        return False
-    if difference.place[2] in (_CONTEXTS, _PASSES):
-        return bool(0 < difference.theirs <= case.without_end)
-    owners, forks = (case.left(difference.place[1], name) for name in _REFERENCES)
-    return difference.place[2] in _REFERENCES and 0 < owners <= forks <= owners + _handed_on(case)
+        return bool(0 < difference.ours - difference.theirs <= case.program.workers * endless)
+    if kind == "left" and difference.place[2] in (_CONTEXTS, _PASSES):
+        return bool(0 < difference.theirs <= endless)
+    return kind == "hang"
 
 
 def _handed_on(case: Case) -> int:
