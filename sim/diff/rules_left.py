@@ -180,7 +180,7 @@ def _never_ended(case: Case, difference: Difference) -> bool:
         return bool(0 < difference.ours - difference.theirs <= case.program.workers * endless)
     if kind == "left" and difference.place[2] in (_CONTEXTS, _PASSES):
         return bool(0 < difference.theirs <= endless)
-    return kind == "hang"
+    return bool(kind == "hang")
 
 
 def _handed_on(case: Case) -> int:
@@ -196,8 +196,8 @@ def _context_came_back(case: Case, difference: Difference) -> bool:
     """A call that is handled after the release makes the context anew, which stays if the clean-up has come before."""
     if difference.place[0] != "left" or difference.place[2] != _CONTEXTS:
         return False
-    more = abs(difference.theirs - difference.ours)
-    return bool(0 < more <= case.trace("revived", difference.place[1]))
+    most = case.trace("revived", difference.place[1])
+    return bool(difference.theirs <= most and difference.ours - difference.theirs <= most)
 
 
 def _acts_out_of_time(case: Case, difference: Difference) -> bool:
