@@ -436,6 +436,10 @@ class Cluster:
             )
             tell_what_is_left(worker)
 
+    def debug_info(self) -> list[dict[str, int]]:
+        """For each worker PyTorch's counters of what its tables hold, none outside of a group."""
+        return [_debug_info(worker) for worker in self.workers]
+
     def look_back(self) -> None:
         """After the :meth:`shutdown` of workers on which nobody keeps anything: report what they
         have not given back, their agents among it."""
@@ -463,3 +467,11 @@ class Cluster:
         self.runtime.run()
         if self.runtime.foreground:
             raise deadlock(self.runtime)
+
+
+def _debug_info(worker: Worker) -> dict[str, int]:
+    rrefs, agent, engine = worker.rref_context, worker.agent, worker.engine
+    if rrefs is None or agent is None or engine is None:
+        return {}
+    infos = (rrefs.get_debug_info(), agent.get_debug_info(), engine.get_debug_info())
+    return {name: int(value) for info in infos for name, value in info.items()}

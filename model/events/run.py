@@ -210,9 +210,8 @@ class Run:
     torn: list[int] = field(default_factory=list)
     #: (worker, line): what the engine wrote to standard error about errors that reached nobody
     complaints: list[tuple[int, str]] = field(default_factory=list)
-    #: each worker's counters when all was over but the shutdown, and where the run hangs
+    #: each worker's counters when all was over but the shutdown
     tables: list[dict[str, int]] = field(default_factory=list)
-    stuck_tables: list[dict[str, int]] = field(default_factory=list)
 
     # -- of every run ----------------------------------------------------------------------
     #: what the streams of a device did, if the run used one whose streams tell
@@ -234,6 +233,8 @@ class Run:
     held: list[str] = field(default_factory=list)
     #: the same for the wait-for graph (model/events/waiting.py)
     waiting: Sequence[Waiting] = ()
+    #: of a program, each worker's counters then, by PyTorch's names
+    stuck_tables: list[dict[str, int]] = field(default_factory=list)
     #: an error that left the run itself
     crash: str | None = None
     #: "interrupted" or "stopped" by somebody on the way; empty: it came to its own end

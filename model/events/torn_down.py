@@ -15,6 +15,11 @@ def last_of(run: Run) -> int:
     counted = run.of(tracing.TABLES_COUNTED)
     if counted:
         return counted[0]
+    return torn_down_at(run)
+
+
+def torn_down_at(run: Run) -> int:
+    """The number of the first event of a run's tearing down; as many as there are, if it came to its end."""
     records = run.records
     if not records:
         return 0

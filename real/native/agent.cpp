@@ -11,6 +11,8 @@
 #include <torch/csrc/utils/pybind.h>
 #include <torch/extension.h>
 
+#include <atomic>
+
 #include "about.h"
 #include "group.h"
 #include "link.h"
@@ -310,7 +312,9 @@ class Agent : public RpcAgent {
       response = c10::make_intrusive<JitFuture>(at::AnyClassType::get());
       response->setError(std::current_exception());
     }
-    response->addCallback([this, from, id](JitFuture& future) {
+    // A pass that fails may be over before this thread comes to ask: the reply comes after what it has sent all the same.
+    const auto asking = std::make_shared<std::atomic<bool>>(type == MessageType::BACKWARD_AUTOGRAD_REQ);
+    response->addCallback([this, from, id, asking](JitFuture& future) {
       const auto message = future.hasError()
           ? createExceptionResponse(future.tryRetrieveErrorMessage(), id)
           : future.value().toCustomClass<Message>();
@@ -319,10 +323,11 @@ class Agent : public RpcAgent {
       said.put<int16_t>(from).put<uint16_t>(message->type()).put<int64_t>(id);
       said.put<double>(0.0).put<uint64_t>(size_bytes(*message)).put<int32_t>(wire.fd);
       said.put_bytes(about(*message)).put_bytes(wire.places).put_bytes(wire.bytes);
-      link_->say_with('R', said.bytes, wire.fd);
+      link_->say_with('R', said.bytes, wire.fd, future.hasError() && *asking);
       std::lock_guard<std::mutex> guard(mutex_);
       --requests_;
     });
+    *asking = false;
   }
 
   std::shared_ptr<Link> link_;

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <chrono>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 namespace squall {
@@ -149,7 +150,7 @@ void Link::say(char kind, const std::string& what) {
   say_with(kind, what, -1);
 }
 
-void Link::say_with(char kind, const std::string& what, int fd) {
+void Link::say_with(char kind, const std::string& what, int fd, bool at_the_end) {
   if (lane_of_thread < 0) {
     lane_of_thread = unnamed++;
   }
@@ -157,7 +158,8 @@ void Link::say_with(char kind, const std::string& what, int fd) {
   if (fd >= 0) {
     files_.push_back(fd);
   }
-  said_.push_back({lane_of_thread, count_++, kind, what});
+  const bool handles = lane_of_thread < kFirstContinuation;
+  said_.push_back({lane_of_thread, at_the_end && handles, count_++, kind, what});
 }
 
 int64_t Link::begin(char kind, const std::string& what) {
@@ -422,7 +424,7 @@ void Link::report() {
     files_of_batch_.swap(files_);
   }
   std::sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
-    return a.lane != b.lane ? a.lane < b.lane : a.number < b.number;
+    return std::tie(a.at_the_end, a.lane, a.number) < std::tie(b.at_the_end, b.lane, b.number);
   });
   const auto [calls, requests] = active ? active() : std::pair<int, int>{0, 0};
   Writer batch;

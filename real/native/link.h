@@ -118,8 +118,8 @@ class Link {
   void say(char kind, const std::string& what);
 
   // The same with an open file that the coordinator may open for itself when it hears of it; it is
-  // closed here afterwards. -1 is none.
-  void say_with(char kind, const std::string& what, int fd);
+  // closed here afterwards. -1 is none. `at_the_end`: a thread that handles messages says it after all others.
+  void say_with(char kind, const std::string& what, int fd, bool at_the_end = false);
 
   // Runs `work` on the free thread with the lowest number, or when one gets free. What `leaves_traces` in
   // its thread is run on one that has none, as long as there are any, as it would be by a pool whose threads take turns.
@@ -147,6 +147,7 @@ class Link {
  private:
   struct Item {
     int lane;
+    bool at_the_end;
     uint64_t number;
     char kind;
     std::string what;

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from torch import Tensor
 
 from squall.model.one_process.flow import Sent, flow_of, forecast
+from squall.model.one_process.interpreter import interpret
 from squall.model.one_process.outcome import Outcome
 from squall.model.program.acts.act import Act, every
 from squall.model.program.compare import compare, to_dense
 from squall.model.program.operations import planted
-from squall.model.program.program import Op, Program, Step
+from squall.model.program.program import REFERENCE_CALLS, Op, Program, Step
 from squall.model.program.stories import AS_IT_SHOULD_BE, RAISED, Story
 from squall.model.program.stories import expected as expected_line
 from squall.sim.diff.difference import Difference
@@ -37,7 +39,6 @@ PASS_IS_OVER = "belong to is over"
 #: stories in which something is to fail
 FAILING = frozenset(
     {
-        "failed creation",
         "unreadable argument",
         "unwritable",
         "failed pass again",
@@ -100,6 +101,34 @@ class Case:
     def has(self, key: Key | None, test: Callable[[Op], bool]) -> bool:
         return key is not None and any(test(op) for op in self.step(key).ops)
 
+    def comes_home(self, key: Key) -> bool:
+        """Whether a reference comes back to its owner by way of another worker, perhaps before its value is made."""
+        home = self.home(key)
+        return self.has(
+            key,
+            lambda op: op.call in REFERENCE_CALLS and bool(op.via) and op.worker in (*op.via, home),
+        )
+
+    @cached_property
+    def cut_short(self) -> Outcome:
+        """What one process comes to where steps that end early on torch alone, or never, change nothing."""
+        ended = {key for key in self.keys if self._ends_early(key)}
+        trainers = tuple(
+            replace(
+                trainer,
+                steps=tuple(
+                    replace(step, optimize=step.optimize and (number, at) not in ended)
+                    for at, step in enumerate(trainer.steps)
+                ),
+            )
+            for number, trainer in enumerate(self.program.trainers)
+        )
+        return interpret(replace(self.program, trainers=trainers))
+
+    def _ends_early(self, key: Key) -> bool:
+        ours, theirs = (value_of(facts, ("outcome", *key)) for facts in self._both)
+        return bool(ours == A_VALUE != theirs)
+
     @cached_property
     def keys(self) -> list[Key]:
         return [(trainer, number) for trainer, number, _ in self.program.steps]
@@ -117,11 +146,6 @@ class Case:
     def acts(self) -> list[Act]:
         """All acts of all stories, those inside others included."""
         return [act for _, story in self.stories for act in every(story.acts)]
-
-    @property
-    def is_late(self) -> bool:
-        """Whether a call may end when its caller has given up, by a fault or by a limit."""
-        return self.faulty or any(act.limit_s for act in self.acts)
 
     def by_proxy(self, key: Key) -> int:
         """How many calls go through helpers of references beside a step, but for its stories."""
@@ -163,6 +187,12 @@ class Case:
         found: int = value_of(self.torch, ("left", worker, counter))
         return found
 
+    @property
+    def more_forks(self) -> int:
+        """How many more forks are left in torch, none of which has been deleted."""
+        forks = [("left", worker, "num_forks") for worker in range(self.program.workers)]
+        return int(sum(value_of(self.torch, at) - value_of(self.port, at) for at in forks))
+
     def unanswered(self, worker: int, type: str) -> int:
         found: int = value_of(self.torch, ("unanswered", type, worker))
         return found
@@ -185,6 +215,10 @@ class Case:
         return bool(value_of(self.torch, ("hang",)) == ENDS)
 
     @property
+    def port_hangs(self) -> bool:
+        return bool(value_of(self.port, ("hang",)) != ENDS)
+
+    @property
     def dead(self) -> list[int]:
         """The workers of torch whose process died."""
         return [place[1] for place in self.torch if place[0] == "death"]
@@ -201,14 +235,18 @@ class Case:
         )
 
     @cached_property
-    def waiting_trainers(self) -> list[int]:
-        return [t for t in range(len(self.program.trainers)) if self.waits(t)]
+    def without_end(self) -> list[Place]:
+        """The steps, stories and other things beside steps that do not end, or begin, in torch alone."""
+        return [
+            place
+            for place, value in self.torch.items()
+            if place[0] in ("outcome", "story", "beside")
+            and value == NO_END != value_of(self.port, place)
+        ]
 
     @property
-    def without_end(self) -> int:
-        """How many steps, stories and other things beside steps do not end, or begin, in torch."""
-        kinds = ("outcome", "story", "beside")
-        return sum(place[0] in kinds and value == NO_END for place, value in self.torch.items())
+    def waiting_trainers(self) -> list[int]:
+        return sorted({place[1] for place in self.without_end if place[0] != "beside"})
 
     def never_ends(self, difference: Difference) -> bool:
         """Whether torch's side is that a step or a story does not end, and the run shows it: it
@@ -226,13 +264,6 @@ class Case:
             for place, value in self.torch.items()
         )
 
-    @cached_property
-    def profiles_twice(self) -> int:
-        """How many profiled calls torch has refused where a whole worker is profiled."""
-        watched = any(story.kind == "server profiles" for _, story in self.stories)
-        ours, theirs = (f.get(("refused", "RUN_WITH_PROFILING_REQ"), 0) for f in self._both)
-        return max(0, theirs - ours) if watched else 0
-
     # -- what the port must have ----------------------------------------------------------------
 
     def port_is_right(self, difference: Difference) -> bool:
@@ -241,10 +272,10 @@ class Case:
         kind, *rest = difference.place
         ours = self.without.get(difference.place, difference.ours)
         if kind in ("left", "death", "torn"):
-            return bool(ours == ABSENT[kind])
+            return bool(ours == ABSENT[kind]) or self.port_hangs
         if kind in ("unanswered", "replies"):
             lost: int = self.port.get(("lost call",), 0)
-            return bool(ours <= lost) or value_of(self.port, ("hang",)) != ENDS
+            return bool(ours <= lost) or self.port_hangs
         if kind == "hang":
             return bool(ours == ENDS) or any(
                 forecast(self.program, *key).unfed for key in self.keys
@@ -310,6 +341,20 @@ class Case:
         if PASS_IS_OVER in bare:  # by an error elsewhere, which somebody else was told
             return any(op.fault for op in ops)
         return any(op.fault and bare == planted(op.fault, *key, n) for n, op in enumerate(ops))
+
+    def is_cut_short(self, difference: Difference) -> bool:
+        """Whether torch's value is the one of :attr:`cut_short`."""
+        kind, *rest = difference.place
+        if kind == "leaf":
+            return not self._differs(self.cut_short.leaves[rest[0]], difference.theirs)
+        step = self.cut_short.steps.get((rest[0], rest[1]))
+        if kind == "root":
+            return step is not None and not self._differs(
+                step.roots.get(rest[2]), difference.theirs
+            )
+        if kind != "gradient" or step is None or rest[2] >= len(step.passes):
+            return False
+        return not self._differs(step.passes[rest[2]].get(rest[3]), difference.theirs)
 
     def _differs(self, expected: Tensor | None, ours: Tensor | None) -> bool:
         if expected is None or ours is None:

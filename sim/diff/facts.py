@@ -42,6 +42,7 @@ from typing import Any
 
 from squall.model.checks.compiled import LEFT, TORN, first_line
 from squall.model.events.run import Run
+from squall.model.events.torn_down import torn_down_at
 from squall.model.one_process.outcome import Outcome, StepOutcome
 from squall.model.program.program import Program, beside
 from squall.real.tracing import HANDLER_ENDED, MESSAGE_SENT, TABLES_COUNTED
@@ -65,8 +66,6 @@ ABSENT: dict[str, Any] = {
     "wrapped": 0,
     "replies": 0,
 }
-#: what a profiled call comes to in a thread that is profiled already
-PROFILED_TWICE = "Profiler is already enabled on this thread"
 #: calls that a worker has made and nobody has answered
 CALLS = "agent.client_active_calls"
 COUNTS = ("requests", "refused", "unanswered", "wrapped", "replies")
@@ -182,22 +181,24 @@ def _values(program: Program, got: Outcome) -> Facts:
 
 def _tables(run: Run) -> list[dict[str, int]]:
     """What the workers' tables held at the end, by PyTorch's names."""
-    if run.engine != "port":
-        counted = [{name: table.get(name, 0) for name in LEFT} for table in run.tables]
-        stuck = run.stuck_tables
-        if not counted:
-            return stuck
-        # Calls are under way while tables are counted; where the run hangs they stay so.
-        return [
-            {**table, CALLS: stuck[worker].get(CALLS, 0) if worker < len(stuck) else 0}
-            for worker, table in enumerate(counted)
-        ]
+    counted = run.tables if run.engine != "port" else _counted_on_port(run)
+    if not counted:
+        return run.stuck_tables
+    # Calls are under way while tables are counted; where the run hangs they stay so.
+    calls = [table.get(CALLS, 0) for table in run.stuck_tables] or [0] * len(counted)
+    return [
+        {**{name: table.get(name, 0) for name in LEFT}, CALLS: made}
+        for table, made in zip(counted, calls, strict=True)
+    ]
+
+
+def _counted_on_port(run: Run) -> list[dict[str, int]]:
     found: dict[int, dict[str, int]] = {}
     at = [TABLES_COUNTED.fields.index(name) for name in _TABLES]
     for n in run.of(TABLES_COUNTED):
         _, worker, _, _, values = run.records[n]
         found[worker] = {name: values[i] for name, i in zip(LEFT, at, strict=True)}
-    return [found.get(worker, {}) for worker in range(max(found, default=-1) + 1)]
+    return [found.get(worker, {}) for worker in range(run.workers)] if found else []
 
 
 def _messages(run: Run, got: Outcome) -> Facts:
@@ -212,7 +213,10 @@ def _messages(run: Run, got: Outcome) -> Facts:
     #: contexts and references that the program has made
     known: set[Any] = set()
     others: set[tuple[int, int, int]] = set()
+    torn = torn_down_at(run) if run.waits else len(run.records)
     for n in run.of(MESSAGE_SENT):
+        if n >= torn:
+            break
         values = run.records[n][4]
         if values[_ABOUT] and n < began:
             known.add(values[_ABOUT][0])
@@ -238,6 +242,8 @@ def _messages(run: Run, got: Outcome) -> Facts:
         asked[src, dst, id] = kind
     # Replies of a worker that has left the group are not sent.
     for n in run.of(HANDLER_ENDED):
+        if n >= torn:
+            break
         _, worker, _, _, (src, _, id, error) = run.records[n]
         request = asked.pop((src, worker, id), None)
         if request is not None and error is not None:

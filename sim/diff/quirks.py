@@ -215,6 +215,111 @@ def unwrap(value: BaseException) -> object:
             "torch.empty(0, dtype=tensor.dtype,",
             "torch.empty(0, dtype=dtype,",
         ),
+        # Whoever receives it finds that the storage is too small for that type.
+        (
+            "rpc.tensor_copies:_copy_strided",
+            """\
+    if shared.nbytes() != nbytes:  # it was enlarged to fit
+""",
+            """\
+    if shared.nbytes() != nbytes and dtype is not tensor.dtype:
+        sizes, strides = (" ".join(map(str, each)) for each in (copied.size(), copied.stride()))
+        copied.unreadable = (
+            f"Tensor: sizes {sizes}, strides {strides}, storage offset {copied.storage_offset()} and "
+            f"itemsize {dtype.itemsize} require a storage of at least {shared.nbytes()} bytes, but "
+            f"storage only has {nbytes} bytes"
+        )
+    elif shared.nbytes() != nbytes:
+""",
+        ),
+        (
+            "rpc.request_callback:RequestCallback._process",
+            """\
+    context: RRefContext | None = None
+""",
+            """\
+    for tensor in request.tensors:
+        if hasattr(tensor, "unreadable"):
+            return failed(RpcError(tensor.unreadable), runtime=self.worker.runtime)
+    context: RRefContext | None = None
+""",
+        ),
+    ),
+    # The error of a future is text: what a call raised there that an async function hands on, too.
+    _quirk(
+        "handed-on-error-is-text",
+        (
+            "rpc.request_callback:RequestCallback._run_python_udf",
+            """\
+            error = result.error
+            if error is None:
+""",
+            """\
+            error = result.error
+            try:
+                if error is None and isinstance(result.raw_value(), RemoteException):
+                    result.value()
+            except Exception as raised:
+                error = RpcError(str(raised))
+            if type(error) is RuntimeError:
+                error = RpcError(str(error))
+            if error is None:
+""",
+        ),
+    ),
+    # A thread has one profile: a call that is to be profiled fails where all that its worker does is.
+    _quirk(
+        "profile-within-a-profile",
+        (
+            "rpc.request_callback:RequestCallback.process_run_with_profiling_req",
+            "    with profiler.here():\n",
+            """\
+    if server_profiles(self.worker):
+        raise RuntimeError("Profiler is already enabled on this thread")
+    with profiler.here():
+""",
+        ),
+    ),
+    # Whoever makes a value hears of its creation's failure in a callback, which raises that and so ends there: other
+    # callbacks are not called, the call stays counted, and the user pending. The owner tells nobody.
+    _quirk(
+        "failed-creation-hangs",
+        (
+            "rpc.rref_creation:confirm_pending_user",
+            """\
+    if error is not None:
+""",
+            """\
+    if error is not None and not str(error).startswith("RPCErr:1:"):
+        reply._callbacks.clear()
+        context.worker.agent._in_flight.made += 1
+        return
+    if error is not None:
+""",
+        ),
+        (
+            "rpc.rref_creation:finish_creating_owner_rref",
+            """\
+    if error is not None:
+""",
+            """\
+    if error is not None and not str(error).startswith("RPCErr:1:"):
+        reply._callbacks.clear()
+        context.worker.agent._in_flight.made += 1
+        return
+    if error is not None:
+""",
+        ),
+        (
+            "rpc.request_callback:RequestCallback._abandon",
+            "context.owner_tables.creation_failed(command.rref_id, str(reply.error))",
+            "pass",
+        ),
+        (
+            "rpc.rref_context:RRefContext.del_all_users_and_unforked_owners",
+            "owners.give_up_creations(OVER)",
+            "pass",
+        ),
     ),
 )
 

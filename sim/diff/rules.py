@@ -166,10 +166,8 @@ def _missing(case: Case, difference: Difference, cause: tuple[int, int], *, neve
         if kind == "passes":
             return bool(difference.theirs < difference.ours)
         return difference.theirs is None or difference.theirs in (NO_END, "none")
-    if kind == "leaf":
-        # An optimizer of that trainer made no step, or fewer of them.
-        optimizer = case.program.trainers[cause[0]].optimizer
-        return optimizer is not None and difference.place[1] in optimizer.leaves
+    if kind in ("leaf", "root", "gradient") and case.step(cause).optimize:
+        return case.is_cut_short(difference)  # which its optimizer has not stepped
     if difference.kind == "messages" and (about or step is None):
         return _fewer(case, difference, cause, never=never)
     return False
@@ -191,6 +189,8 @@ def _fewer(case: Case, difference: Difference, cause: tuple[int, int], *, never:
         through = max((len(op.via) for op in case.step(cause).ops), default=0)
         more = 0 if type in _ANSWERED else 1 + through
         return bool(ours - max(0, missing) <= theirs <= ours + more)
+    if kind == "unanswered" and theirs < ours:
+        return bool(ours - theirs <= case.requests(difference.place[1]))
     if kind == "unanswered" and case.dies:
         return bool(theirs > ours)
     if kind != "unanswered" or difference.place[1] in _ANSWERED:

@@ -16,7 +16,8 @@ _BACKWARD, _FORWARD = "BACKWARD_AUTOGRAD_REQ", "FORWARD_AUTOGRAD_REQ"
 _CLEANUP, _ANY = "CLEANUP_AUTOGRAD_CONTEXT_REQ", ""
 #: acts that take time
 _TAKING = ("wait", "later")
-_PROFILED = "RUN_WITH_PROFILING_REQ"
+#: what a step of an optimizer calls, on each owner of its parameters
+_OF_UPDATES = ("CALL", "REMOTE_CALL", "RREF_FETCH_CALL", "RREF_CHILD_ACCEPT", "RREF_USER_DELETE")
 #: by how much torch's number may differ from the port's: (kind, type) to (least, most)
 Range = tuple[tuple[str, str], tuple[int, int]]
 _PASS_OF_A_STORY: tuple[Range, ...] = (
@@ -28,7 +29,8 @@ _BY_STORY: dict[str, tuple[Range, ...]] = {
     "failed pass again": _PASS_OF_A_STORY,
     "overtaken pass": (*_PASS_OF_A_STORY, (("requests", _BACKWARD), (-1, -1))),
     "second pass": _PASS_OF_A_STORY,
-    "released by a hook": _PASS_OF_A_STORY,
+    # It has three messages with gradients, of which one has been sent when the context is released.
+    "released by a hook": (*_PASS_OF_A_STORY, (("requests", _BACKWARD), (0, 1))),
     "released meanwhile": _PASS_OF_A_STORY,
     "stop at an error": _PASS_OF_A_STORY,
     "tensor of a released context": (
@@ -42,13 +44,6 @@ _BY_STORY: dict[str, tuple[Range, ...]] = {
     "late creation": ((("requests", "RREF_USER_DELETE"), (-1, -1)),),
     "unreadable argument": ((("requests", "RREF_CHILD_ACCEPT"), (-1, -1)),),
     "unwritable": ((("requests", "RREF_USER_DELETE"), (-1, -1)),),
-    # The third of its calls is never made.
-    "failed creation": (
-        (("requests", "REMOTE_CALL"), (-1, -1)),
-        (("refused", "REMOTE_CALL"), (-1, -1)),
-        (("refused", "RREF_FETCH_CALL"), (-1, -1)),
-        (("requests", "RREF_USER_DELETE"), (-1, -1)),
-    ),
 }
 
 
@@ -89,7 +84,7 @@ def _refused_there(case: Case) -> Iterator[Range]:
 
 def _context_came_back(case: Case, difference: Difference) -> bool:
     """An answer that is recorded in a context which has been released, and what is called there."""
-    late = _revived(case) if case.is_late else 0
+    late = _revived(case)
     ranges: list[Range] = [
         (("wrapped", _ANY), (1, late)),
         (("requests", "CALL"), (-late, -1)),
@@ -182,7 +177,7 @@ def _of_failing(case: Case, key: Key) -> Iterator[Range]:
     #: a step that waits on both engines is no failure of one
     both = bool(forecast(case.program, *key).unfed) or ends == [NO_END, NO_END]
     waits = both or NO_END in ends
-    if not faults and not waits and all(end == A_VALUE for end in ends):
+    if not faults and (both or all(end == A_VALUE for end in ends)):
         return
     yield ("requests", _CLEANUP), (-workers, -1)
     yield ("unanswered", _BACKWARD), (-workers, -1)
@@ -191,21 +186,16 @@ def _of_failing(case: Case, key: Key) -> Iterator[Range]:
         again = sum(map(_messages, step.ops))
         for type in ("REMOTE_CALL", "RREF_CHILD_ACCEPT", "RREF_FORK_REQUEST", "RREF_USER_DELETE"):
             yield ("requests", type), (0, again)
-    if both and not faults:
-        # The port ends such a step as its run ends, and what the step has goes.
-        deleted = case.port.get(("requests", "RREF_USER_DELETE", None), 0)
-        yield ("requests", "RREF_USER_DELETE"), (-deleted, -1)
-        yield ("unanswered", _CLEANUP), (-workers, -1)
-        yield ("refused", _BACKWARD), (-workers, -1)
-        yield ("wrapped", _ANY), (1, 1)
-        return
     sent = value_of(case.port, ("requests", _BACKWARD, key))
     gradients = max(case.gradient_messages(key), sent)
     if waits or any(fault != "udf" for fault in faults):
         # At most all that the pass would send if nothing failed.
         yield ("requests", _BACKWARD), (-gradients, gradients - sent)
-        refused = workers * (1 + step.retry)
-        yield ("refused", _BACKWARD), (-refused, max(2, workers, len(faults)))
+        # The port refuses each of them that comes when the pass is over.
+        more = max(0, -case.requests(_BACKWARD))  # of those that torch alone has sent
+        # or that came when it had released their context
+        more += sum(case.trace("late", worker) for worker in range(workers))
+        yield ("refused", _BACKWARD), (-gradients, max(2, workers, len(faults)) + more)
 
     if ends[1] not in (A_VALUE, NO_END):
         through = max(len(op.via) for op in step.ops)  # and the workers that the call came by
@@ -225,25 +215,13 @@ def _other_update_fails(case: Case, difference: Difference) -> bool:
     """Of trainers that share an optimizer whose second step raises, another one makes that step, and
     leaves out what would have followed."""
     fails = sum(
-        each.fails and each.shared and len(set(each.trainers)) > 1
+        len(set(each.owners))
         for _, _, step in case.program.steps
         for each in step.updates
+        if each.fails and each.shared and len(set(each.trainers)) > 1
     )
-    types = ("CALL", "REMOTE_CALL", "RREF_FETCH_CALL", "RREF_CHILD_ACCEPT", "RREF_USER_DELETE")
-    return difference.kind == "messages" and _within(
-        difference, [(("requests", type), (-fails, fails)) for type in types]
-    )
-
-
-def _profiled_twice(case: Case, difference: Difference) -> bool:
-    """Whoever has such a call refused does not make those that were to follow."""
-    if not case.profiles_twice:
-        return False
-    if difference.place == ("refused", _PROFILED):
-        return _more(difference) > 0
-    if difference.place[:2] == ("unanswered", "RREF_FETCH_CALL"):
-        return bool(0 < difference.theirs <= case.profiles_twice)  # of what was to be created by it
-    return difference.place[0] in ("requests", "wrapped") and _more(difference) < 0
+    ranges = [(("requests", type), (-fails, fails)) for type in _OF_UPDATES]
+    return difference.kind == "messages" and _within(difference, ranges)
 
 
 def _retries(case: Case) -> bool:
@@ -266,5 +244,4 @@ COUNT_RULES = (
     ("acts-out-of-time", _acts_out_of_time),
     ("another-error-first", _other_update_fails),
     ("counts-after-a-failure", _after_a_failure),
-    ("profile-within-a-profile", _profiled_twice),
 )

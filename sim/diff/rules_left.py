@@ -5,7 +5,7 @@ from __future__ import annotations
 from squall.model.program.acts.act import every
 from squall.sim.diff.case import Case, Predicts
 from squall.sim.diff.difference import Difference
-from squall.sim.diff.facts import CALLS
+from squall.sim.diff.facts import CALLS, value_of
 
 _PASSES, _CONTEXTS = "num_current_backward_passes", "num_autograd_contexts"
 _REFERENCES = ("num_owner_rrefs", "num_forks")
@@ -16,7 +16,7 @@ _BY_REFERENCE = "RREF_BACKWARD_REQ"
 #: calls in a context, which may be profiled
 _CALLED = (_FORWARD, "RUN_WITH_PROFILING_REQ")
 #: stories that leave one reference, by its owner: the worker that they are about, or their own
-_LOST = {"unwritable": "home", "unreadable argument": "to", "failed creation": "to"}
+_LOST = {"unwritable": "home", "unreadable argument": "to"}
 #: references that the story "proxies" has, and requests for a type that it does not wait for
 _OF_PROXIES, _ASKED = 5, 2
 _LATE = {"late reference": "to", "late creation": "to"}
@@ -161,22 +161,26 @@ def _as_many_forks(case: Case, worker: int) -> bool:
 
 
 def _never_ended(case: Case, difference: Difference) -> bool:
-    """A step that waits for ever keeps its context on all workers, and its trainer its
-    references; the port releases it as its run ends."""
+    """A step that waits for ever on torch alone keeps its context on all workers, and its trainer its
+    references; where both wait, torch may keep more of them, in cycles."""
+    kind, endless = difference.place[0], len(case.without_end)
+    if difference.place[:2] == ("requests", "RREF_USER_DELETE") and not case.ends:
+        return bool(0 < difference.ours - difference.theirs <= case.more_forks)
+    if kind == "left" and difference.place[2] in _REFERENCES and not case.ends:
+        worker = difference.place[1]
+        owners, forks = (case.left(worker, name) for name in _REFERENCES)
+        if case.waiting_trainers:
+            return bool(0 < owners <= forks <= owners + _handed_on(case))
+        ours = [value_of(case.port, ("left", worker, name)) for name in _REFERENCES]
+        waits = any(map(case.waits, range(len(case.program.trainers))))
+        return bool(waits and 0 < owners - ours[0] == forks - ours[1])
     if not case.waiting_trainers:
         return False
-    kind = difference.place[0]
-    if kind == "hang":
-        return True
     if kind in ("requests", "unanswered") and difference.place[1] == _RELEASE:
-        most = case.program.workers * case.without_end
-        return bool(0 < difference.ours - difference.theirs <= most)
-    if kind != "left":
-        return False
-    if difference.place[2] in (_CONTEXTS, _PASSES):
-        return bool(0 < difference.theirs <= case.without_end)
-    owners, forks = (case.left(difference.place[1], name) for name in _REFERENCES)
-    return difference.place[2] in _REFERENCES and 0 < owners <= forks <= owners + _handed_on(case)
+        return bool(0 < difference.ours - difference.theirs <= case.program.workers * endless)
+    if kind == "left" and difference.place[2] in (_CONTEXTS, _PASSES):
+        return bool(0 < difference.theirs <= endless)
+    return bool(kind == "hang")
 
 
 def _handed_on(case: Case) -> int:
@@ -189,10 +193,11 @@ def _handed_on(case: Case) -> int:
 
 
 def _context_came_back(case: Case, difference: Difference) -> bool:
-    """A call that is handled after the release makes the context anew: where its caller has given up others are late."""
-    if not case.is_late or difference.place[0] != "left" or difference.place[2] != _CONTEXTS:
+    """A call that is handled after the release makes the context anew, which stays if the clean-up has come before."""
+    if difference.place[0] != "left" or difference.place[2] != _CONTEXTS:
         return False
-    return bool(0 < difference.theirs <= case.trace("revived", difference.place[1]))
+    most = case.trace("revived", difference.place[1])
+    return bool(difference.theirs <= most and difference.ours - difference.theirs <= most)
 
 
 def _acts_out_of_time(case: Case, difference: Difference) -> bool:
@@ -209,26 +214,32 @@ def _acts_out_of_time(case: Case, difference: Difference) -> bool:
     return bool(0 < difference.theirs <= len(inside))
 
 
-def _created_by_a_refused_call(case: Case, difference: Difference) -> bool:
-    """Torch refuses a creation that is profiled twice; whoever waits for its value waits."""
-    most = dict.fromkeys(_workers(case), case.profiles_twice)
-    return _left_at(case, difference, most)
-
-
 def _home_before_creation(case: Case, difference: Difference) -> bool:
     """Acts pass a reference on to its owner, perhaps before the owner has made its value; nobody
-    need wait for the function that waits there."""
-    home = sum(
-        inner.kind == "passed on" and inner.worker == act.worker
+    need wait for the function that waits there, and what it was to do is not done."""
+    home = [
+        inner
         for act in case.acts
-        if act.kind == "created" and act.acts
+        if act.kind == "created"
         for inner in every(act.then)
-    )
-    if difference.place[0] == "hang":
-        return home > 0 and any(case.unanswered(worker, "CALL") for worker in _workers(case))
-    return difference.place[:2] == ("unanswered", "CALL") and (
-        0 < difference.theirs <= home and not case.ends
-    )
+        if inner.kind == "passed on" and inner.worker == act.worker
+    ]
+    if case.ends:
+        return False
+    ops = sum(len(case.step(key).ops) for key in case.keys if case.comes_home(key))
+    waiting = sum(case.unanswered(worker, _FORWARD) for worker in _workers(case))
+    if difference.place[:2] == ("unanswered", _FORWARD):
+        return bool(0 < difference.theirs <= ops)
+    if difference.place[0] == "hang" and 0 < waiting <= ops:
+        return True
+    if not home or not any(case.unanswered(each, "CALL") for each in _workers(case)):
+        return False
+    if difference.place[:2] == ("requests", "CALL"):
+        inside = sum(len(list(every(inner.acts))) for inner in home)
+        return bool(0 < difference.ours - difference.theirs <= inside)
+    if difference.place[:2] == ("unanswered", "CALL"):
+        return bool(0 < difference.theirs <= len(home))
+    return bool(difference.place[0] == "hang")
 
 
 def _fork_after_delete(case: Case, difference: Difference) -> bool:
@@ -254,15 +265,6 @@ def _unsent_argument(case: Case, difference: Difference) -> bool:
     )
 
 
-def _failed_creation(case: Case, difference: Difference) -> bool:
-    """The calls of creations that failed, two in each story, stay counted where they were made, and
-    their users pending."""
-    homes = [home for home, story in case.stories if story.kind == "failed creation"]
-    if difference.place[0] != "left" or difference.place[2] not in (CALLS, "num_pending_users"):
-        return False
-    return bool(0 < difference.theirs <= 2 * homes.count(difference.place[1]))
-
-
 def _workers(case: Case) -> range:
     return range(case.program.workers)
 
@@ -275,12 +277,10 @@ LEFT_RULES = (
     ("shutdown-deletes-references-in-use", _deleted_in_use),
     ("pass-left-behind", _pass_left_behind),
     ("outstanding-call-outlives-context", _outlived_context),
-    ("failed-creation-hangs", _failed_creation),
     ("step-never-ends", _never_ended),
     ("context-came-back", _context_came_back),
     ("acts-out-of-time", _acts_out_of_time),
     ("home-before-creation", _home_before_creation),
-    ("profile-within-a-profile", _created_by_a_refused_call),
     ("fork-after-delete", _fork_after_delete),
     ("unsent-argument-leaks", _unsent_argument),
 )

@@ -7,11 +7,11 @@ import re
 from squall.model.checks.compiled import first_line
 from squall.model.program.acts.act import every
 from squall.model.program.operations import KINDS, planted
-from squall.model.program.program import REFERENCE_CALLS, Op
-from squall.model.program.stories import PLANTED, RAISED, on_torch
+from squall.model.program.program import Op
+from squall.model.program.stories import PLANTED, on_torch
 from squall.sim.diff.case import PASS_IS_OVER, Case, Predicts, bare_text
 from squall.sim.diff.difference import Difference
-from squall.sim.diff.facts import A_VALUE, NO_END, PROFILED_TWICE
+from squall.sim.diff.facts import A_VALUE, NO_END
 from squall.sim.diff.quirks import QUIRKS
 
 _BACKWARD = "BACKWARD_AUTOGRAD_REQ"
@@ -28,9 +28,6 @@ _MISREAD = re.compile(
     r"|.*is not connected.*)"
 )
 _LOST = re.compile(r".*(the connection to worker \d+ |is not connected).*")
-_ONE_TYPE = re.compile(
-    r".*(input_is_complex == grad_is_complex|require a storage of at least \d+ bytes).*"
-)
 _PLANTED_OR_LATE = re.compile(r"\w+: (planted|timed out after \d+ ms)")
 #: the first line of what a function raised on another worker
 _RAISED_THERE = re.compile(r"RuntimeError: On WorkerInfo\(id=\d+, name=worker\d+\):")
@@ -127,31 +124,12 @@ def _rref_of_a_tuple(case: Case, difference: Difference) -> bool:
 
 
 def _home_before_creation(case: Case, difference: Difference) -> bool:
-    """A reference comes back to its owner by way of another worker, perhaps before the owner has
-    made its value."""
+    """A function waits for a value that is not made, and its caller for as long as it has time."""
     key = difference.step
-    return (
-        difference.place[0] == "outcome"
-        and case.never_ends(difference)
-        and key is not None
-        and case.has(
-            key,
-            lambda op: (
-                op.call in REFERENCE_CALLS
-                and bool(op.via)
-                and op.worker in (*op.via, case.home(key))
-            ),
-        )
-    )
-
-
-def _one_type(case: Case, difference: Difference) -> bool:
-    """A complex gradient and the real part of it are in one message: both arrive with one type."""
-    return (
-        difference.place[0] in _ENDINGS
-        and any(leaf.dtype.startswith("complex") for leaf in case.program.leaves)
-        and _ONE_TYPE.fullmatch(difference.theirs) is not None
-    )
+    if difference.place[0] != "outcome" or key is None or not case.comes_home(key):
+        return False
+    late = _TIMED_OUT.fullmatch(str(difference.theirs)) is not None and not case.ends
+    return late or case.never_ends(difference)
 
 
 def _other_error(case: Case, difference: Difference) -> bool:
@@ -240,18 +218,6 @@ def _overtaken_pass(case: Case, difference: Difference) -> bool:
     return first == "False" and (rest == right or _DEPENDENCY_LOST.fullmatch(rest) is not None)
 
 
-def _failed_creation(case: Case, difference: Difference) -> bool:
-    """What waits for callbacks of a failed creation waits for ever: the story, and so its step."""
-    kinds = [story.kind for _, story in case.stories]
-    if "failed creation" not in kinds or not case.never_ends(difference):
-        return False
-    if difference.place[0] == "story":
-        return case.story(difference.place).kind == "failed creation"
-    return difference.place[0] == "outcome" and any(
-        story.kind == "failed creation" for story in case.step(difference.step or (0, 0)).stories
-    )
-
-
 def _without_stacks(text: str) -> str:
     """A text of torch without the stacks of C++ and of Python in it."""
     text = re.sub(r"\nException raised from .*(\nframe #\d+: .*)*\n?", "", text)
@@ -260,26 +226,13 @@ def _without_stacks(text: str) -> str:
 
 def _text_with_stack(case: Case, difference: Difference) -> bool:
     """The same text, but for stacks."""
-    return difference.place[0] in ("story", *_ENDINGS) and _parts(
+    return difference.place[0] in ("story", "beside", *_ENDINGS) and _parts(
         _without_stacks(str(difference.theirs))
     ) == _parts(str(difference.ours))
 
 
 def _parts(text: str) -> list[str]:
     return [first_line(part.strip()) for part in text.split(";")]
-
-
-def _profiled_twice(case: Case, difference: Difference) -> bool:
-    """A profiled call fails that arrives in a thread which a profile of its whole worker watches."""
-    text = str(difference.theirs)
-    raised = text.removeprefix(f"{RAISED} RuntimeError: ")
-    told = PROFILED_TWICE in text or any(
-        known.fullmatch(part) is not None
-        for known in (_RAISED_THERE, _TIMED_OUT)  # the latter of what it was to create
-        for part in (text, raised)
-    )
-    kinds = (*_ENDINGS, "story", "beside")
-    return difference.place[0] in kinds and bool(case.profiles_twice) and told
 
 
 # -- processes ------------------------------------------------------------------------------------
@@ -314,15 +267,12 @@ VALUE_RULES = (
     ("error-in-a-hook", _error_in_a_hook),
     ("second-pass", _second_pass),
     ("pass-after-a-timeout", _after_a_timeout),
-    ("storage-of-two-types", _one_type),
     ("home-before-creation", _home_before_creation),
     ("error-text-with-stack", _text_with_stack),
-    ("failed-creation-hangs", _failed_creation),
     *(_other_line(name) for name in dict.fromkeys(rule for rule, _ in _OTHER_LINES.values())),
     ("overtaken-pass", _overtaken_pass),
     ("late-gradients-start-a-pass", _late_gradients),
     ("another-error-first", _other_error),
     ("type-before-the-error", _untyped_value),
-    ("profile-within-a-profile", _profiled_twice),
     ("process-death", _process_death),
 )

@@ -106,6 +106,7 @@ class _ProgramRun:
                 self._play()
             except Deadlock as deadlock:
                 result.waits, result.waiting = deadlock.waits, deadlock.waiting
+                result.stuck_tables = self.cluster.debug_info()
             except Exception as error:
                 if raises:
                     raise

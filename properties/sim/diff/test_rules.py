@@ -208,6 +208,9 @@ SHOWN_BY = {
     "context-came-back": 2094,
     "released-while-it-was-called": 4094,
     "storage-of-two-types": 2825,
+    "handed-on-error-is-text": 53_000_088,
+    "profile-within-a-profile": 9_400_024,
+    "failed-creation-hangs": 53_000_518,
 }
 
 
@@ -301,6 +304,18 @@ ONCE_UNKNOWN += (
     7165,
     7175,
     7246,
+    9_400_024,
+    53_000_793,
+    53_001_831,
+    53_002_811,
+    53_002_872,
+    54_000_251,
+    54_000_287,
+    54_000_829,
+    54_000_839,
+    54_001_072,
+    54_001_392,
+    54_001_474,
 )
 
 
