@@ -36,7 +36,7 @@ def falls(history: list[dict[str, Any]]) -> list[str]:
             part = 1 - now["ratio"] / best
             lines.append(
                 f"{row}: {now['ratio']:.2f} times as fast as {last['against']}, {part:.0%} less than "
-                f"the {best:.2f} of {commit}"
+                f"the {best:.2f} of {commit}, at a load of {last['load']:g}"
             )
     return lines
 

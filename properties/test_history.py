@@ -26,7 +26,7 @@ def with_messages(*ratios: float) -> list[dict[str, Any]]:
 def test_a_ratio_that_falls_by_a_tenth_is_told() -> None:
     (line,) = history.falls(with_messages(1.0, 0.89))
     assert line.startswith("a message, us: 0.89 times as fast as")
-    assert line.endswith("11% less than the 1.00 of c0")
+    assert line.endswith("11% less than the 1.00 of c0, at a load of 0.5")
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,7 @@ def test_what_is_promised_holds_or_is_named(script: str, engine: str) -> None:
     printed = io.StringIO()
     report = run_file(HERE / f"{script}.py", engine=engine, stdout=printed, stderr=io.StringIO())
     assert [error.traceback for error in report.errors] == []
+    assert engine == "torch" or report.outcome in ("ok", "not checked")
     assert list(wrong(script, engine, printed.getvalue())) == []
 
 
