@@ -2,7 +2,7 @@
 # make test   the whole test suite
 # make test-deep   what make test leaves out, an hour and more: it goes on where it was (SHARD=2/6, ON=ray)
 # make gpu-bundle, make gpu   what is run on a GPU, from wheels that travel with the repository
-# make bench  what is measured, side by side with stock PyTorch
+# make bench  what is measured, side by side with stock PyTorch and by turns with an old commit
 # make explore   small worlds in every order, and every program of a size: an hour (JOBS=2)
 # make stress   many threads on ThreadRuntime, for a minute (SECONDS=600 for longer)
 # make notebooks   JupyterLab, opened on notebooks/
@@ -54,8 +54,12 @@ test test-deep: export MALLOC_TRIM_THRESHOLD_ = 131072
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -q -n $(if $(filter auto,$(JOBS)),$(shell expr $$(nproc) + 1),$(JOBS)) --dist worksteal $(ARGS)
 
+# What it costs is measured at its end, of shares when all are together: what is slower is told, and fails nothing.
+BENCH = env -u MALLOC_ARENA_MAX -u MALLOC_MMAP_THRESHOLD_ -u MALLOC_TRIM_THRESHOLD_ \
+	sh -c "$(BIN)/python -m benchmarks && $(BIN)/python -m benchmarks.history"
 test-deep: $(INSTALLED)
-	$(BIN)/python -m squall.properties.support.deep --shard "$(SHARD)" --on $(ON) --jobs $(JOBS) $(ARGS)
+	$(BIN)/python -m squall.properties.support.deep --shard "$(SHARD)" --on $(ON) --jobs $(JOBS) $(ARGS); \
+	code=$$?; $(if $(filter-out merge,$(SHARD)),,[ $$code -gt 4 ] || { $(BENCH); };) exit $$code
 
 # Nothing is to fail (exit code 1); an exploration whose budget is spent (4) says how much is left.
 EXPLORED := squall/properties/sim/explore/scenarios
@@ -171,7 +175,7 @@ gpu:
 	else PYTHONPATH=. $(BIN)/python -m benchmarks.gpu $(ARGS); fi
 
 bench: $(INSTALLED)
-	$(BIN)/python -m benchmarks
+	$(BENCH)
 
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .

@@ -9,7 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from squall.model.events.run import Run, Violation
-from squall.real.tracing import MESSAGE_DELIVERED, MESSAGE_DROPPED, MESSAGE_SENT
+from squall.real.tracing import (
+    CONTEXT_CREATED,
+    CONTEXT_RELEASED,
+    MESSAGE_DELIVERED,
+    MESSAGE_DROPPED,
+    MESSAGE_SENT,
+)
 
 
 class Group:
@@ -38,6 +44,8 @@ def groups_of(run: Run) -> list[Group]:
     numbers: dict[int, list[int]] = {group: [] for _, _, group in run.joined}
     #: by the number of a message: the group in which it was sent
     messages: dict[int, int] = {}
+    #: by worker and id of a context: the group in which it was made there, beyond whose end it may live
+    contexts: dict[tuple[int, int], int] = {}
     for n, (_, worker, _, type, values) in enumerate(run.records):
         if type is MESSAGE_SENT:
             worker = values[1]
@@ -50,6 +58,10 @@ def groups_of(run: Run) -> list[Group]:
         while len(theirs) > 1 and theirs[1][0] <= n:
             del theirs[0]
         group = theirs[0][1]
+        if type is CONTEXT_CREATED:
+            contexts[worker, values[0]] = group
+        elif type is CONTEXT_RELEASED:
+            group = contexts.get((worker, values[0]), group)
         numbers[group].append(n)
         if type is MESSAGE_SENT:
             messages[values[0]] = group

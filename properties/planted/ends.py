@@ -10,9 +10,9 @@ MUTANTS = (
         name="no-limit-of-a-call-is-the-default",
         origin="blind",
         wrong="a limit of 0 for a call is taken for none given",
-        place="rpc.calls:_seconds",
-        old="return timeout  # type: ignore[no-any-return]",
-        new="return timeout or UNSET_RPC_TIMEOUT  # type: ignore[no-any-return]",
+        place="rpc.calls:_invoke_rpc",
+        old="timeout_s = seconds(timeout)",
+        new="timeout_s = seconds(timeout) or UNSET_RPC_TIMEOUT",
     ),
     Mutant(
         name="no-limit-of-a-fetch-is-the-default",

@@ -54,7 +54,7 @@ MUTANTS = (
         name="limit-of-the-first-group",
         wrong="the time limit that was set in one group is that of the next",
         place="rpc.agent:RpcAgent.__init__",
-        old="    self.rpc_timeout_s = rpc_timeout_s\n",
+        old="    self.rpc_timeout_s = seconds(rpc_timeout_s)\n",
         new="    self.rpc_timeout_s = worker.locals.setdefault('limit', rpc_timeout_s)\n",
         unseen="a program's groups have one time limit, and stories restore it",
     ),

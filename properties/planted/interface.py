@@ -59,9 +59,9 @@ MUTANTS = (
     Mutant(
         name="timeouts-of-the-default",
         wrong="a limit given with a call is ignored, the default is used",
-        place="rpc.calls:_seconds",
-        old="    if kind is float or kind is int:\n        return timeout",
-        new="    if kind is float or kind is int:\n        return -1.0",
+        place="rpc.calls:_invoke_rpc",
+        old="    timeout_s = seconds(timeout)",
+        new="    timeout_s = -1.0",
     ),
     Mutant(
         name="creation-without-its-limit",
@@ -74,7 +74,7 @@ MUTANTS = (
         name="fetch-without-its-limit",
         wrong="the limit given with to_here() is ignored",
         place="rpc.py_rref:RRef.to_here",
-        old="fetch(rref, float(timeout))",
+        old="fetch(rref, seconds(timeout))",
         new="fetch(rref, -1.0)",
     ),
     Mutant(
@@ -102,7 +102,7 @@ MUTANTS = (
         name="proxy-without-its-limit",
         wrong="the limit of a proxy is ignored",
         place="rpc.py_rref:RRef._proxy",
-        old="RRefProxy(self, rpc_api, float(timeout))",
+        old="RRefProxy(self, rpc_api, seconds(timeout))",
         new="RRefProxy(self, rpc_api)",
     ),
     Mutant(

@@ -25,8 +25,8 @@ MUTANTS = (
         name="given-back-once-fetched",
         wrong="a reference is given back as soon as its value has been fetched",
         place="rpc.py_rref:RRef.to_here",
-        old="        value = fetch(rref, float(timeout))\n",
-        new="        value = fetch(rref, float(timeout))\n    rref.try_del()\n",
+        old="        value = fetch(rref, seconds(timeout))\n",
+        new="        value = fetch(rref, seconds(timeout))\n    rref.try_del()\n",
     ),
     Mutant(
         name="given-back-before-the-fetch",

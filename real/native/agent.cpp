@@ -417,7 +417,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def("shutdown", &Agent::shutdown, py::call_guard<py::gil_scoped_release>())
       .def("get_worker_info", &Agent::getOwnInfo, py::call_guard<py::gil_scoped_release>())
       .def("get_worker_info", [](const Agent& agent, const std::string& name) { return agent.getWorkerInfo(name); })
-      .def("get_worker_info", [](const Agent& agent, int64_t id) { return agent.getWorkerInfo(static_cast<worker_id_t>(id)); })
+      .def("get_worker_info", [](const Agent& agent, worker_id_t id) { return agent.getWorkerInfo(id); })
       .def("get_worker_infos", &Agent::getWorkerInfos)
       .def("get_metrics", &Agent::getMetrics);
 }

@@ -34,6 +34,7 @@ from squall.real.rpc.replies import error_text
 from squall.real.rpc.retries import Retried
 from squall.real.rpc.store import Store
 from squall.real.rpc.task_pool import TaskPool
+from squall.real.rpc.time_limit import seconds
 from squall.real.rpc.worker_info import Membership, WorkerInfo
 from squall.real.streams import current_streams, on_streams, pool_streams, wait_for_streams
 
@@ -89,7 +90,7 @@ class RpcAgent:
         self.reverse_device_maps: dict[str, DeviceMap] = {}
         self.devices: tuple[torch.device, ...] = ()
         self._has_maps = False
-        self.rpc_timeout_s = rpc_timeout_s
+        self.rpc_timeout_s = seconds(rpc_timeout_s)
         self._runtime = worker.runtime
         self._world = worker.world
         self._group = group if group is not None else store

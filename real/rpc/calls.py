@@ -33,6 +33,7 @@ from squall.real.rpc.serialization import (
     handle_exception,
 )
 from squall.real.rpc.state import rpc_state
+from squall.real.rpc.time_limit import seconds
 from squall.real.rpc.worker_info import WorkerInfo
 from squall.real.runtime import current_task
 
@@ -80,7 +81,7 @@ def begin_remote(
     worker, agent = initialized()
     operator = _operator(func)
     dst = to_worker_info(agent, to)
-    timeout_s = _seconds(timeout)
+    timeout_s = seconds(timeout)
     args = args if args else ()
     kwargs = kwargs if kwargs else {}
     profiled = profiled_call(worker, "remote", func, operator, dst)
@@ -143,7 +144,7 @@ def _invoke_rpc(to: Any, func: Any, args: Any, kwargs: Any, timeout: Any, mode: 
         raise TypeError("function should be callable.")
     operator = _operator(func)
     dst = to_worker_info(agent, to)
-    timeout_s = _seconds(timeout)
+    timeout_s = seconds(timeout)
     args = args if args else ()
     kwargs = kwargs if kwargs else {}
     profiled = profiled_call(worker, mode, func, operator, dst)
@@ -176,15 +177,6 @@ def _operator(func: Any) -> str | TorchScript | None:
     """What goes by the name of its schema: the name of a torch operator, a TorchScript function."""
     operator: str | None = _find_builtin(func)
     return func if operator is None and isinstance(func, ScriptFunction) else operator
-
-
-def _seconds(timeout: Any) -> float:
-    kind = type(timeout)
-    if kind is float or kind is int:
-        return timeout  # type: ignore[no-any-return]
-    if isinstance(timeout, str) or not hasattr(timeout, "__float__"):
-        raise TypeError(f"timeout must be a number of seconds, but got {timeout!r}")
-    return float(timeout)
 
 
 def _asynchronous(func: Any) -> tuple[bool, Any]:

@@ -8,6 +8,7 @@ from typing import ParamSpec, TypeVar
 
 from squall.real.rpc.agent import RpcAgent
 from squall.real.rpc.rref_session import NO_AGENT
+from squall.real.rpc.time_limit import seconds
 from squall.real.tracing import TIMEOUT_SET
 from squall.real.worker import Worker, current_worker_or_none
 
@@ -64,7 +65,7 @@ def get_rpc_timeout() -> float:
 def set_rpc_timeout(timeout: float) -> None:
     """Set the default timeout of calls made from now on, in seconds; 0 for none."""
     agent = get_current_rpc_agent()
-    agent.rpc_timeout_s = float(timeout)
+    agent.rpc_timeout_s = float(seconds(timeout))
     tracer = agent.worker.tracer
     if tracer.enabled:
         tracer.emit(TIMEOUT_SET, agent.rpc_timeout_s)

@@ -64,7 +64,7 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
         maps = {name: _device_map(map_) for name, map_ in (device_maps or {}).items()}
         device_list = _device_list(devices or [])
         super().__init__(rpc_timeout, init_method)
-        if not hasattr(num_worker_threads, "__index__"):
+        if not hasattr(num_worker_threads, "__index__") or num_worker_threads >= 2**31:
             raise _incompatible(
                 f"num_worker_threads must be an integer, got {num_worker_threads!r}"
             )

@@ -18,6 +18,7 @@ from squall.real.rpc.rref_context import RRefContext
 from squall.real.rpc.rref_proxy import RRefProxy, _rref_typeof_on_owner
 from squall.real.rpc.rref_session import NO_AGENT
 from squall.real.rpc.serialization import RemoteException, handle_exception, register_rref_type
+from squall.real.rpc.time_limit import seconds
 from squall.real.rpc.worker_info import WorkerInfo
 from squall.real.tracing import RREF_FETCHED
 from squall.real.worker import current_worker_or_none
@@ -98,7 +99,7 @@ class RRef(Generic[T]):
         if isinstance(rref, OwnerRRef):
             return self.local_value()
         with plain_errors():
-            value = fetch(rref, float(timeout))
+            value = fetch(rref, seconds(timeout))
         return cast(T, handle_exception(value))
 
     def local_value(self) -> T:
@@ -135,7 +136,7 @@ class RRef(Generic[T]):
         return self._proxy(remote, timeout)
 
     def _proxy(self, rpc_api: Any, timeout: float) -> RRefProxy:
-        return RRefProxy(self, rpc_api, float(timeout))
+        return RRefProxy(self, rpc_api, seconds(timeout))
 
     def _get_type(self, timeout: float = UNSET_RPC_TIMEOUT, blocking: bool = True) -> Any:
         """The type of the value, or with ``blocking`` False a future of it.

@@ -190,6 +190,13 @@ class _ScriptRun:
         times = self._times[place] = self._times.get(place, 0) + 1
         group = self._numbers.setdefault((worker.agent.store, times), len(self._numbers))
         self._all_joined.append((len(self.trace.records), worker.id, group))
+        if times > 1 and not worker.agent.is_static_group:
+            # It takes the place of one that has left: by their ids the two cannot be told apart.
+            self._overlapping |= any(
+                each.agent is not None and each.agent.store is worker.agent.store
+                for each in self.workers
+                if each is not worker
+            )
 
     def run(self, stdout: TextIO, stderr: TextIO) -> Run:
         started = time.perf_counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -55,6 +56,7 @@ def own_frames_left_out(wanted: Callable[[], bool]) -> Iterator[None]:
     """Of all tracebacks and stacks that are told, when ``wanted`` says so, those of destructors included."""
     before = sys.unraisablehook
 
+    @functools.wraps(before)
     def hook(args: Any, /) -> None:
         if wanted():
             without_own_frames(args.exc_value)
