@@ -52,7 +52,7 @@ def _example(name: str, kind: str, id: int) -> Any:
         "until": selector, "moment": moment, "groups": [[0], [1]], "after_s": [0.1], "cut": "drop",
         "one_way": False, "silent": False, "graceful": True, "where": "udf", "error": "x",
         "flips": 1, "threads": 2, "worker": 0, "from_s": 0.0, "until_s": 9.0, "down_s": 0.1,
-        "period_s": 0.2, "fifo": True,
+        "period_s": 0.2, "fifo": True, "works": True,
     }  # fmt: skip
     if name == "after_s" and kind != "duplicate":
         return 0.1
