@@ -20,7 +20,8 @@ from squall.sim.explore.group_program import ANY, Begin, Group, GroupProgram, Na
 #: begins after it, as on NCCL: on one stream of the group there are its collectives and its batches of messages, one
 #: after the other, and on one for each pair of ranks the messages that are in no batch, whatever their tags
 Sends = Literal["buffered", "rendezvous", "streams"]
-Outcome = Literal["ok", "deadlock", "mismatch", "left"]
+#: "left": a rank waits for one that has ended; "error": a rank has failed by itself, which its script knows alone
+Outcome = Literal["ok", "deadlock", "mismatch", "left", "error"]
 
 #: which sender a receive from any rank took, or which thread began first
 Choice = tuple[Name, int]

@@ -7,18 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import get_args
 
-from squall.model.events.run import Run
 from squall.sim.explore.group_orders import End, Outcome, Sends, orders_of
 from squall.sim.explore.group_program import GroupProgram, Name
 from squall.sim.explore.group_record import record
 from squall.sim.explore.search import Budget
 from squall.sim.scenario import Scenario
-from squall.sim.world.choosing import NotExplorableError
 
 SENDS: tuple[Sends, ...] = get_args(Sends)
 #: what sends may do on a backend; on others they wait for their receivers, as on gloo
 _ON: dict[str, tuple[Sends, ...]] = {"nccl": ("streams",), "mpi": ("rendezvous", "buffered")}
-#: outcomes of runs whose ranks went as far as they could
+#: outcomes of runs in which no rank has failed
 _FOLLOWED = ("ok", "deadlock", "mismatch")
 
 
@@ -57,7 +55,7 @@ def explore_groups(
     """None if it makes no process groups, or an RPC group, whose messages have an order of their own.
 
     A script may go on otherwise when another message has come first, so that it is run for each way in which
-    messages may come first. Raises :class:`NotExplorableError` for what cannot be followed.
+    messages may come first. Raises :class:`squall.sim.world.choosing.NotExplorableError` for what cannot be followed.
     """
     started = time.monotonic()
     found: GroupOrders | None = None
@@ -72,7 +70,6 @@ def explore_groups(
         if found is None:
             if run.joined or not written.program.members:
                 return None
-            _check(run)
             found = GroupOrders(written.program, tuple(written.backends))
         taken = written.taken.items()
         found.runs += 1
@@ -84,6 +81,9 @@ def explore_groups(
             found.whole &= explored.whole
             for end in explored.all_ends.values():
                 chosen = frozenset(end.choices)
+                if end.outcome == "ok" and chosen <= taken and run.outcome not in _FOLLOWED:
+                    lines = tuple(f"{each.worker}: {each.message}" for each in run.errors[:1])
+                    end = End("error", lines, end.choices)
                 if chosen <= taken:
                     found.orders[sends] += 1
                     found.ends[sends].setdefault(end.outcome, end)
@@ -95,10 +95,3 @@ def explore_groups(
             found.whole = False
             break
     return found
-
-
-def _check(run: Run) -> None:
-    """Raises :class:`NotExplorableError` if a rank ended otherwise than by what others did."""
-    if run.outcome not in _FOLLOWED:
-        first = f": {run.errors[0].message}" if run.errors else ""
-        raise NotExplorableError(f"it fails in any order{first} (squall run tells more)")

@@ -19,7 +19,6 @@ from squall.sim.explore.groups import SENDS, GroupOrders, explore_groups
 from squall.sim.explore.search import Budget
 from squall.sim.names import BackendName
 from squall.sim.scenarios.engines import ENGINES
-from squall.sim.world.choosing import NotExplorableError
 
 ALL = {0: (0, 1)}
 
@@ -211,6 +210,21 @@ def test_a_script_that_goes_on_by_who_has_come_first_is_run_for_each(tmp_path: P
     assert orders.ends["rendezvous"]["left"].choices == (((0, 0, 0), 2),)
 
 
+def test_a_script_that_fails_if_another_one_comes_first_is_found(tmp_path: Path) -> None:
+    source = """
+    if rank == 0:
+        first = dist.recv(x)
+        dist.recv(x)
+        assert first == 1
+    else:
+        dist.send(x, 0)
+    """
+    orders = explored(tmp_path, source, 3)
+    assert {*orders.ends["rendezvous"]} == {"ok", "error"}
+    assert orders.ends["rendezvous"]["error"].choices[0] == ((0, 0, 0), 2)
+    assert not orders.good
+
+
 def test_a_script_on_nccl_is_judged_by_its_streams(tmp_path: Path) -> None:
     source = """
     other, y = 1 - rank, torch.empty(2)
@@ -231,9 +245,10 @@ def test_whoever_asks_whether_an_operation_is_over_is_told(tmp_path: Path) -> No
     assert orders.polled == ("script.py:8",)
 
 
-def test_a_script_that_fails_by_itself_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NotExplorableError, match="it fails in any order: no"):
-        explored(tmp_path, 'dist.barrier()\nraise ValueError("no")\n', 2)
+def test_a_script_that_fails_by_itself_has_an_error(tmp_path: Path) -> None:
+    orders = explored(tmp_path, 'dist.barrier()\nraise ValueError("no")\n', 2)
+    for ends in orders.ends.values():
+        assert [(each, end.lines) for each, end in ends.items()] == [("error", ("rank 0: no",))]
 
 
 def test_a_script_without_process_groups_has_other_orders(tmp_path: Path) -> None:

@@ -123,5 +123,6 @@ class ToldOfGroups:
 _NAMED = {
     "deadlock": "a deadlock",
     "mismatch": "operations that do not go together",
+    "error": "an error of the script",
     "left": "a rank that waits for one that has ended",
 }
