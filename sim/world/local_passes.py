@@ -96,7 +96,8 @@ class _Engine(torch._C._ImperativeEngine):
         run = partial(super().run_backward, *args, **options)
         task: Any = current_task_variable.get(None)
         runtime = getattr(task, "runtime", None)
-        if runtime is None or runtime.running is not task or task.apart is not None:
+        # Tasks of other runtimes have threads for themselves.
+        if getattr(runtime, "running", None) is not task or task is None or task.apart is not None:
             return run()
         thread = get_ident()
         passing = _passing.get(thread)
