@@ -95,7 +95,7 @@ class _Engine(torch._C._ImperativeEngine):
     def run_backward(self, *args: Any, **options: Any) -> Any:
         run = partial(super().run_backward, *args, **options)
         task: Any = current_task_variable.get(None)
-        runtime = getattr(task, "runtime", None)
+        runtime: Any = getattr(task, "runtime", None)
         # Tasks of other runtimes have threads for themselves.
         if getattr(runtime, "running", None) is not task or task is None or task.apart is not None:
             return run()
