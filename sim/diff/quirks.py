@@ -27,6 +27,17 @@ def _quirk(name: str, *changes: tuple[str, str, str]) -> Quirk:
     return Quirk(name, tuple(patches))
 
 
+#: what a callback for a creation that has failed has in place of what comes first
+_NOBODY_HEARS = (
+    "    if error is not None:\n",
+    """\
+    if error is not None and not str(error).startswith("RPCErr:1:"):
+        reply._callbacks.clear()
+        context.worker.agent._in_flight.made += 1
+        return
+    if error is not None:
+""",
+)
 QUIRKS = (
     # The call is made where the type arrives: which is in no context.
     _quirk(
@@ -286,29 +297,11 @@ def unwrap(value: BaseException) -> object:
         "failed-creation-hangs",
         (
             "rpc.rref_creation:confirm_pending_user",
-            """\
-    if error is not None:
-""",
-            """\
-    if error is not None and not str(error).startswith("RPCErr:1:"):
-        reply._callbacks.clear()
-        context.worker.agent._in_flight.made += 1
-        return
-    if error is not None:
-""",
+            *_NOBODY_HEARS,
         ),
         (
             "rpc.rref_creation:finish_creating_owner_rref",
-            """\
-    if error is not None:
-""",
-            """\
-    if error is not None and not str(error).startswith("RPCErr:1:"):
-        reply._callbacks.clear()
-        context.worker.agent._in_flight.made += 1
-        return
-    if error is not None:
-""",
+            *_NOBODY_HEARS,
         ),
         (
             "rpc.request_callback:RequestCallback._abandon",

@@ -13,6 +13,7 @@ from squall.model.events.run import Run
 from squall.real.runtime import current_task
 from squall.sim.engines.port import ENGINE as PORT
 from squall.sim.explore.group_program import ANY, MESSAGE, Action, Begin, GroupProgram, Name, Wait
+from squall.sim.explore.touches import replaced
 from squall.sim.scenario import Scenario
 from squall.sim.scripts.compat.groups import Begun
 from squall.sim.scripts.compat.work import Work
@@ -26,7 +27,8 @@ from squall.sim.world.places import line_of
 
 class Record:
     """``taken``: whose message each receive from any rank is to take, by its name, and after the run has taken.
-    ``polled``: lines in which it was asked whether an operation is over: what a script does may depend on the answer.
+    ``polled``: lines in which it was asked whether an operation is over, or for its future: what a script does may depend
+    on the answer, or it may wait there unseen.
     ``backends``: those of the groups."""
 
     def __init__(self, taken: Mapping[Name, int]) -> None:
@@ -128,7 +130,12 @@ def record(scenario: Scenario, taken: Mapping[Name, int]) -> tuple[Record, Run]:
 def _told(record: Record) -> Iterator[None]:
     """Let groups tell what is done in the block."""
     do, end = Groups.do, Begun.end
-    init, wait, is_completed = Work.__init__, Work.wait, Work.is_completed
+    init, wait, is_completed, get_future = (
+        Work.__init__,
+        Work.wait,
+        Work.is_completed,
+        Work.get_future,
+    )
 
     def done(
         self: Groups[Any], group: Group[Any], open_: Open[Any], pieces: Any, tells: list[int]
@@ -154,18 +161,17 @@ def _told(record: Record) -> Iterator[None]:
         record.polls()
         return is_completed(self)
 
+    def asked(self: Work) -> Any:
+        record.polls()
+        return get_future(self)
+
     changed: list[tuple[type, str, Any]] = [
         (Groups, "do", done),
         (Begun, "end", ended),
         (Work, "__init__", made),
         (Work, "wait", waited),
         (Work, "is_completed", polled),
+        (Work, "get_future", asked),
     ]
-    before = [(kind, name, kind.__dict__[name]) for kind, name, _ in changed]
-    for kind, name, method in changed:
-        setattr(kind, name, method)
-    try:
+    with replaced(changed):
         yield
-    finally:
-        for kind, name, method in before:
-            setattr(kind, name, method)

@@ -24,8 +24,8 @@ _FOLLOWED = ("ok", "deadlock", "mismatch")
 class GroupOrders:
     """``runs``: how often the script was run, once for each way in which its receives from any rank take messages;
     ``ends``: the first that was met of each outcome, by what sends do, and ``orders``: how many ends there are.
-    ``backends``: those of its groups. ``whole``: whether no budget ended it. ``polled``: lines that ask whether an
-    operation is over."""
+    ``backends``: those of its groups. ``whole``: whether no budget ended it. ``polled``: lines that ask
+    whether an operation is over, or for its future."""
 
     program: GroupProgram
     backends: tuple[str, ...]

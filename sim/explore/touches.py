@@ -69,6 +69,13 @@ def told() -> Iterator[None]:
         (InFlight, "wait_for_none", _awaited(waiting)),
     ]
     changed += [(kind, name, _telling(kind.__dict__[name], teller)) for kind, name, teller in _TELL]
+    with replaced(changed):
+        yield
+
+
+@contextmanager
+def replaced(changed: list[tuple[type, str, Method]]) -> Iterator[None]:
+    """Let classes have these methods in the block."""
     before = [(kind, name, kind.__dict__[name]) for kind, name, _ in changed]
     for kind, name, method in changed:
         setattr(kind, name, method)

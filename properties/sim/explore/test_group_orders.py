@@ -245,6 +245,11 @@ def test_whoever_asks_whether_an_operation_is_over_is_told(tmp_path: Path) -> No
     assert orders.polled == ("script.py:8",)
 
 
+def test_whoever_takes_a_future_may_wait_for_it_unseen(tmp_path: Path) -> None:
+    source = "dist.isend(x, 1 - rank).get_future().wait()\ndist.recv(x, 1 - rank)\n"
+    assert explored(tmp_path, source, 2).polled == ("script.py:7",)
+
+
 def test_a_script_that_fails_by_itself_has_an_error(tmp_path: Path) -> None:
     orders = explored(tmp_path, 'dist.barrier()\nraise ValueError("no")\n', 2)
     for ends in orders.ends.values():

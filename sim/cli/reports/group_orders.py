@@ -90,7 +90,7 @@ class ToldOfGroups:
         good = {"ok": True, "failed": False}.get(self.outcome)
         print_panel(console, table, f"squall explore {self.text}", good=good)
         for place in orders.polled:
-            text = f"not covered: other answers, where {place} asks whether an operation is over"
+            text = f"not covered: where {place} asks for the state or the future of an operation"
             console.print(Text(text, style="dim"))
         for text in NOT_COVERED:
             console.print(Text(f"not covered: {text}", style="dim"))
