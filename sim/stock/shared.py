@@ -8,6 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 from squall.sim.stock.zygote import Zygote
+from squall.sim.trainings.rehearsal import rehearsal_for
 
 if TYPE_CHECKING:
     from squall.sim.scenario import Script
@@ -43,7 +44,8 @@ def for_script(script: Script) -> tuple[str, ...]:
     ]
     if _AHEAD in text:
         modules.append(_AHEAD)
-    return (*modules, _ASKED)
+    rehearsal = rehearsal_for(script.text or "")
+    return (*modules, _ASKED, *([rehearsal] if rehearsal else []))
 
 
 def shared_zygote(modules: tuple[str, ...]) -> Zygote:
@@ -73,7 +75,11 @@ def begun_zygote(modules: tuple[str, ...]) -> Zygote:
         atexit.register(close_zygotes)
         _shared[_TORCH_ALONE] = Zygote(_TORCH_ALONE, wait=False)
     if modules not in _shared:
-        _shared[modules] = Zygote(modules, of=_shared[_TORCH_ALONE], wait=False)
+        *most, last = modules
+        if _ASKED in most:  # the last is something that the copy of another does besides
+            _shared[modules] = Zygote([last], of=begun_zygote(tuple(most)), wait=False)
+        else:
+            _shared[modules] = Zygote(modules, of=_shared[_TORCH_ALONE], wait=False)
     return _shared[modules]
 
 

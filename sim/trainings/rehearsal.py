@@ -1,0 +1,100 @@
+"""What the ranks of trainings do alike is done once, in the process that they are copies of: PyTorch finds out how each
+operator of sharded tensors is sharded, which takes a rank longer than its training, and keeps what it has found.
+
+Only for trainings that are drawn. A mesh that PyTorch keeps there has groups of the rehearsal, which has ended: it becomes
+the first equal one that a rank makes.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from squall.sim.trainings.render import script_text
+from squall.sim.trainings.training import Optimizer, Training, Wrapper, training_in
+
+_OPTIMIZERS: tuple[Optimizer, ...] = ("SGD", "AdamW")
+#: whose ranks are rehearsed: what others do needs messages that arrive, or costs little
+_REHEARSED: frozenset[Wrapper] = frozenset({"fsdp", "hsdp", "tp", "dp x tp", "pp x dp"})
+_MESH = 'init_device_mesh("cpu", (RANKS,))'
+
+
+def rehearsal_for(text: str) -> str | None:
+    """Which function of this module a process is to call before it is copied for a script, and with which argument;
+    None for none."""
+    training = training_in(text)
+    if training is None or training.wrapper not in _REHEARSED:
+        return None
+    return f"{__name__}:rehearse {training.ranks} {training.wrapper}"
+
+
+def rehearse(about: str) -> None:
+    """Play all ranks of trainings of a kind, one after the other, over groups that carry nothing."""
+    ranks, _, wrapper = about.partition(" ")
+    meshes = _Meshes()
+    hook = sys.excepthook  # which groups add their rank to
+    for optimizer in _OPTIMIZERS:
+        text = _text(int(ranks), wrapper, optimizer)
+        for rank in range(int(ranks)):
+            with warnings.catch_warnings(), torch.random.fork_rng():
+                warnings.simplefilter("ignore")
+                _play(text, rank, int(ranks))
+    sys.excepthook = hook
+    meshes.is_over = True
+
+
+class _Meshes:
+    """Those that have been made. An equal one that is made later is what they are from then on: of those of a
+    rehearsal that is over, the first one."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self._made: list[Any] = []
+        make = DeviceMesh.__init__
+
+        @functools.wraps(make)
+        def wrapped(mesh: Any, *args: Any, **kwargs: Any) -> None:
+            make(mesh, *args, **kwargs)
+            for each in [each for each in self._made if each == mesh]:
+                each.__dict__ = mesh.__dict__
+                if self.is_over:
+                    self._made.remove(each)
+            if not self.is_over:
+                self._made.append(mesh)
+
+        DeviceMesh.__init__ = wrapped  # type: ignore[method-assign]
+
+
+def _text(ranks: int, wrapper: Any, optimizer: Optimizer) -> str:
+    plain = Training(
+        ranks=ranks, layers=("linear", "linear"), wrapper=wrapper, optimizer=optimizer, steps=2
+    )
+    if wrapper in ("fsdp", "hsdp"):
+        plain = replace(plain, layers=("linear", "norm", "linear"))
+    if wrapper != "pp x dp":
+        return script_text(plain)
+    # Its layers are sharded among pairs; the pipeline itself needs messages that arrive.
+    text = script_text(replace(plain, wrapper="fsdp", layers=("linear", "norm")))
+    return text.replace(_MESH, 'init_device_mesh("cpu", (RANKS // 2, 2), mesh_dim_names=("dp", "pp"))["dp"]')
+
+
+def _play(text: str, rank: int, ranks: int) -> None:
+    script: dict[str, Any] = {"__name__": "rehearsal"}
+    exec(compile(text, "rehearsal", "exec"), script)
+    script["compare"] = functools.partial(_compare, script["whole"])
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=ranks)
+    script["train"](rank, [])
+    dist.destroy_process_group()
+
+
+def _compare(whole: Any, single: Any, model: Any, what: str) -> None:
+    for one in model.parameters():
+        whole((one.grad if what == "gradient" else one).detach())
