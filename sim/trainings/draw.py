@@ -33,6 +33,19 @@ OPTIONS: dict[Wrapper, tuple[str, ...]] = {
     "pipeline": (),
     "pp x dp": (),
 }
+#: how often one is drawn: each has its share of the time, which one with sharded tensors takes more of
+_SHARES: dict[Wrapper, int] = {
+    "by hand": 8,
+    "ddp": 8,
+    "zero": 7,
+    "fsdp": 4,
+    "hsdp": 3,
+    "tp": 4,
+    "dp x tp": 2,
+    "pipeline": 6,
+    "pp x dp": 3,
+}
+_WRAPPERS = tuple(wrapper for wrapper, times in _SHARES.items() for _ in range(times))
 _MOST_LAYERS, _MOST_STEPS, _MOST_TALKS, _MOST_RANKS, _MOST_CHUNKS = 4, 3, 3, 4, 4
 #: what is not for every rank, or has an operator that does not suit whole numbers
 _REDUCING: frozenset[Call] = frozenset({"all_reduce", "reduce", "reduce_scatter"})
@@ -45,7 +58,7 @@ def draw_training(seed: int, changes: Changes = NO_CHANGES) -> Training:
 
 
 def _draw(choices: KeyedChoices, seed: int) -> Training:
-    wrapper = choices.pick("wrapper", get_args(Wrapper))
+    wrapper = choices.choice("wrapper", _WRAPPERS)
     ranks = choices.integer("ranks", 2, _MOST_RANKS)
     if wrapper in PAIRS or (wrapper == "tp" and ranks % 2):
         ranks = _MOST_RANKS

@@ -19,11 +19,9 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from squall.sim.trainings.render import script_text
-from squall.sim.trainings.training import Optimizer, Training, Wrapper, training_in
+from squall.sim.trainings.training import SHARDED, Optimizer, Training, training_in
 
 _OPTIMIZERS: tuple[Optimizer, ...] = ("SGD", "AdamW")
-#: whose ranks are rehearsed: what others do needs messages that arrive, or costs little
-_REHEARSED: frozenset[Wrapper] = frozenset({"fsdp", "hsdp", "tp", "dp x tp", "pp x dp"})
 _MESH = 'init_device_mesh("cpu", (RANKS,))'
 
 
@@ -31,7 +29,7 @@ def rehearsal_for(text: str) -> str | None:
     """Which function of this module a process is to call before it is copied for a script, and with which argument;
     None for none."""
     training = training_in(text)
-    if training is None or training.wrapper not in _REHEARSED:
+    if training is None or training.wrapper not in SHARDED:
         return None
     return f"{__name__}:rehearse {training.ranks} {training.wrapper}"
 
@@ -89,12 +87,14 @@ def _text(ranks: int, wrapper: Any, optimizer: Optimizer) -> str:
 def _play(text: str, rank: int, ranks: int) -> None:
     script: dict[str, Any] = {"__name__": "rehearsal"}
     exec(compile(text, "rehearsal", "exec"), script)
-    script["compare"] = functools.partial(_compare, script["whole"])
+    script["compare"] = _compare
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=ranks)
     script["train"](rank, [])
     dist.destroy_process_group()
 
 
-def _compare(whole: Any, single: Any, model: Any, what: str) -> None:
-    for one in model.parameters():
-        whole((one.grad if what == "gradient" else one).detach())
+def _compare(single: Any, model: Any, what: str, whole: bool = False) -> None:
+    """Nothing has been reduced, so nothing is equal."""
+    for each in model.parameters():
+        if whole:
+            each.full_tensor()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from squall.sim.scenario import Script
 from squall.sim.trainings.talks import lines_of
-from squall.sim.trainings.training import PIPELINES, Layer, Training, header
+from squall.sim.trainings.training import PIPELINES, SHARDED, Layer, Training, header
 
 _HEAD = '''\
 """A training of {ranks} ranks that was drawn: each gradient, and what each step makes of the weights, is
@@ -89,26 +89,35 @@ def one_process(model, step):
 '''
 _CHECK = """
 
-def whole(tensor):
-    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-
-
-def compare(single, model, what):
+def compare(single, model, what{whole}):
     for (name, one), other in zip(single.named_parameters(), model.parameters(), strict=True):
         if what == "gradient":
             one, other = one.grad, other.grad
             assert (one is None) == (other is None), f"{{what}} of {{name}}: {{one}} and {{other}}"
             if one is None:
                 continue
-        told = f"{{what}} of {{name}} is not that of one process"
+        one, other = one.detach(), other.detach()
+{parts}        told = f"{{what}} of {{name}} is not that of one process"
         torch.testing.assert_close(
-            whole(other.detach()), one.detach(), rtol=0, atol=1e-12, msg=lambda text: f"{{told}}: {{text}}"
+            other, one, rtol=0, atol=1e-12, msg=lambda text: f"{{told}}: {{text}}"
         )
 
 
 def expect(found, expected):
     assert torch.equal(found, expected), f"{{found.tolist()}}, expected {{expected.tolist()}}"
 """
+_PARTS_OF_TENSORS = '''
+
+def part(tensor, sharded):
+    """What this rank has of it."""
+    for dim, placement in reversed([*enumerate(sharded.placements)]):
+        if hasattr(placement, "dim"):  # Shard, and _StridedShard, which is none
+            mesh, length = sharded.device_mesh, tensor.shape[placement.dim]
+            size = -(-length // mesh.size(dim))
+            begin = min(mesh.get_local_rank(dim) * size, length)
+            tensor = tensor.narrow(placement.dim, begin, min(size, length - begin))
+    return tensor
+'''
 _TRAIN = """
 
 def train(rank, groups):
@@ -125,7 +134,7 @@ def train(rank, groups):
         for each in optimizers:
             each.step()
         compare(mirror, model, "weight")
-{end}
+{end}{last}
 
 def main():
     torch.set_num_threads(1)
@@ -165,6 +174,7 @@ def script_text(training: Training) -> str:
         for at, layer in enumerate(training.layers)
     ]
     kind, options = _OPTIMIZERS[training.optimizer]
+    sharded = training.wrapper in SHARDED
     begin, end = _talks(training)
     optimizer = "make_optimizer(model)"
     if training.wrapper == "zero":
@@ -191,7 +201,14 @@ def script_text(training: Training) -> str:
             rows=2 * training.chunks if training.wrapper in PIPELINES else 3,
         ),
         _LOSS,
-        _CHECK.format(),
+        _PARTS_OF_TENSORS if sharded else "",
+        _CHECK.format(
+            whole=", whole=False" if sharded else "",
+            parts="        one, other = (one, other.full_tensor()) if whole else "
+            "(part(one, other), other.to_local())\n"
+            if sharded
+            else "",
+        ),
         *(f"\n\n{lines_of(talk, number)}" for number, talk in enumerate(training.talks)),
         _TRAIN.format(
             wrap=_indented(wrap, 4),
@@ -200,6 +217,7 @@ def script_text(training: Training) -> str:
             begin=begin,
             backward=_indented(backward, 8),
             end=end,
+            last="    compare(mirror, model, \"weight\", whole=True)\n" if sharded else "",
             groups=", ".join(f"dist.new_group({list(talk.among)})" for talk in training.talks),
         ),
     ]

@@ -57,6 +57,8 @@ LAYERS_OF: dict[Wrapper, tuple[Layer, ...]] = {
 #: of which ranks are in a mesh of pairs, and of which each rank has some of the layers
 PAIRS: frozenset[Wrapper] = frozenset({"hsdp", "dp x tp", "pp x dp"})
 PIPELINES: frozenset[Wrapper] = frozenset({"pipeline", "pp x dp"})
+#: of which a rank has parts of tensors
+SHARDED: frozenset[Wrapper] = frozenset({"fsdp", "hsdp", "tp", "dp x tp", "pp x dp"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
