@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 from squall.sim.stock.zygote import Zygote
-from squall.sim.trainings.rehearsal import rehearsal_for
+from squall.sim.trainings.training import training_in
 
 if TYPE_CHECKING:
     from squall.sim.scenario import Script
@@ -25,6 +25,8 @@ PROGRAMS = ("squall.sim.stock.guest", WARM)
 SCRIPTS = ("squall.sim.stock.script_guest", "squall.sim.stock.stacks", WARM)
 #: what is asked when all of that is there, and is the same in each copy
 _ASKED = "squall.sim.stock.script_programs:having_popen"
+#: done once for all trainings of a kind that are drawn
+_REHEARSAL = "squall.sim.trainings.rehearsal:rehearse"
 #: variables that nothing depends on but this process itself; pytest changes its one with each test
 _FREE = ("SQUALL_", "PYTEST_CURRENT_TEST")
 #: what the others are copies of has imported nothing else
@@ -44,8 +46,10 @@ def for_script(script: Script) -> tuple[str, ...]:
     ]
     if _AHEAD in text:
         modules.append(_AHEAD)
-    rehearsal = rehearsal_for(script.text or "")
-    return (*modules, _ASKED, *([rehearsal] if rehearsal else []))
+    modules.append(_ASKED)
+    if (training := training_in(script.text)) is not None:
+        modules.append(f"{_REHEARSAL} {training.kind}")
+    return tuple(modules)
 
 
 def shared_zygote(modules: tuple[str, ...]) -> Zygote:

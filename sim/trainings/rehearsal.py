@@ -11,6 +11,7 @@ import functools
 import sys
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -19,23 +20,13 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from squall.sim.trainings.render import script_text
-from squall.sim.trainings.training import SHARDED, Optimizer, Training, training_in
+from squall.sim.trainings.training import Optimizer, Training
 
 _OPTIMIZERS: tuple[Optimizer, ...] = ("SGD", "AdamW")
-_MESH = 'init_device_mesh("cpu", (RANKS,))'
-
-
-def rehearsal_for(text: str) -> str | None:
-    """Which function of this module a process is to call before it is copied for a script, and with which argument;
-    None for none."""
-    training = training_in(text)
-    if training is None or training.wrapper not in SHARDED:
-        return None
-    return f"{__name__}:rehearse {training.ranks} {training.wrapper}"
 
 
 def rehearse(about: str) -> None:
-    """Play all ranks of trainings of a kind, one after the other, over groups that carry nothing."""
+    """Play all ranks of trainings of a kind (:attr:`Training.kind`), one after the other, over groups that carry nothing."""
     ranks, _, wrapper = about.partition(" ")
     meshes = _Meshes()
     hook = sys.excepthook  # which groups add their rank to
@@ -56,7 +47,8 @@ class _Meshes:
     def __init__(self) -> None:
         self.is_over = False
         self._made: list[Any] = []
-        make = DeviceMesh.__init__
+        kind: Any = DeviceMesh
+        make = kind.__init__
 
         @functools.wraps(make)
         def wrapped(mesh: Any, *args: Any, **kwargs: Any) -> None:
@@ -68,29 +60,36 @@ class _Meshes:
             if not self.is_over:
                 self._made.append(mesh)
 
-        DeviceMesh.__init__ = wrapped  # type: ignore[method-assign]
+        kind.__init__ = wrapped
 
 
 def _text(ranks: int, wrapper: Any, optimizer: Optimizer) -> str:
-    plain = Training(
-        ranks=ranks, layers=("linear", "linear"), wrapper=wrapper, optimizer=optimizer, steps=2
-    )
+    plain = Training(ranks=ranks, layers=("linear", "linear"), optimizer=optimizer, steps=2)
     if wrapper in ("fsdp", "hsdp"):
         plain = replace(plain, layers=("linear", "norm", "linear"))
+    if wrapper == "ddp":  # whose reducer wants a result of what carries nothing: the hook has one
+        plain = replace(plain, layers=("linear", "norm"), options=("hook",))
     if wrapper != "pp x dp":
-        return script_text(plain)
+        return script_text(replace(plain, wrapper=wrapper))
     # Its layers are sharded among pairs; the pipeline itself needs messages that arrive.
     text = script_text(replace(plain, wrapper="fsdp", layers=("linear", "norm")))
-    return text.replace(_MESH, 'init_device_mesh("cpu", (RANKS // 2, 2), mesh_dim_names=("dp", "pp"))["dp"]')
+    pairs = 'init_device_mesh("cpu", (RANKS // 2, 2), mesh_dim_names=("dp", "pp"))["dp"]'
+    return text.replace('init_device_mesh("cpu", (RANKS,))', pairs)
 
 
 def _play(text: str, rank: int, ranks: int) -> None:
     script: dict[str, Any] = {"__name__": "rehearsal"}
     exec(compile(text, "rehearsal", "exec"), script)
-    script["compare"] = _compare
+    script.update(compare=_compare, default_hooks=SimpleNamespace(allreduce_hook=_unreduced))
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=ranks)
     script["train"](rank, [])
     dist.destroy_process_group()
+
+
+def _unreduced(_, bucket):  # type: ignore[no-untyped-def]  # the reducer refuses others
+    future: Any = torch.futures.Future()
+    future.set_result(bucket.buffer())
+    return future
 
 
 def _compare(single: Any, model: Any, what: str, whole: bool = False) -> None:

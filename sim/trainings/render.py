@@ -217,7 +217,7 @@ def script_text(training: Training) -> str:
             begin=begin,
             backward=_indented(backward, 8),
             end=end,
-            last="    compare(mirror, model, \"weight\", whole=True)\n" if sharded else "",
+            last='    compare(mirror, model, "weight", whole=True)\n' if sharded else "",
             groups=", ".join(f"dist.new_group({list(talk.among)})" for talk in training.talks),
         ),
     ]

@@ -146,6 +146,12 @@ class Training(Checked):
         return self.ranks // 2 if self.wrapper in ("dp x tp", "pp x dp") else self.ranks
 
     @property
+    def kind(self) -> str:
+        """In trainings of one kind ranks do much alike: how many they are and how it is distributed, where tensors are sharded;
+        all others are of one kind."""
+        return f"{self.ranks} {self.wrapper}" if self.wrapper in SHARDED else "2 ddp"
+
+    @property
     def size(self) -> int:
         """The less, the plainer."""
         talks = sum(
