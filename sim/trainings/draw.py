@@ -26,13 +26,16 @@ OPTIONS: dict[Wrapper, tuple[str, ...]] = {
     "by hand": ("async", "flat"),
     "ddp": ("small buckets", "views", "static", "hook"),
     "zero": ("small buckets", "views"),
-    "fsdp": ("keep", "whole"),
-    "hsdp": ("keep", "whole"),
+    "fsdp": ("keep", "whole", "mixed precision"),
+    "hsdp": ("keep", "whole", "mixed precision"),
     "tp": (),
     "dp x tp": (),
     "pipeline": (),
     "pp x dp": (),
 }
+#: how the model is saved, and loaded again: by those that have all of it, or parts of each tensor
+_SAVED: dict[str, float] = {"checkpoint": 0.06, "checkpoint beside": 0.06}
+_SAVING: frozenset[Wrapper] = frozenset({"ddp", "zero", "fsdp", "hsdp", "tp", "dp x tp"})
 #: how often one is drawn: each has its share of the time, which one with sharded tensors takes more of
 _SHARES: dict[Wrapper, int] = {
     "by hand": 8,
@@ -83,6 +86,10 @@ def _draw(choices: KeyedChoices, seed: int) -> Training:
     options = {option for option in OPTIONS[wrapper] if choices.chance(f"option {option}", 0.3)}
     if rounds > 1 or {"unused", "sometimes"} & {*layers}:
         options.discard("static")
+    if rounds > 1:
+        options.discard("mixed precision")
+    if wrapper in _SAVING:
+        options |= {how for how, share in _SAVED.items() if choices.chance(f"option {how}", share)}
     talks = choices.integer("talks", 0, _MOST_TALKS)
     return Training(
         ranks=ranks,
@@ -124,6 +131,7 @@ def _draw_talk(choices: KeyedChoices, ranks: int, steps: int) -> Talk:
     dtype: Dtype = (
         choices.pick("dtype", get_args(Dtype)) if call not in ("objects", "barrier") else "float64"
     )
+    at_work = choices.chance("at work", 0.4)
     return Talk(
         call=call,
         among=tuple(among),
@@ -131,5 +139,6 @@ def _draw_talk(choices: KeyedChoices, ranks: int, steps: int) -> Talk:
         root=choices.integer("root", 0, len(among) - 1),
         operator=operator,
         dtype=dtype,
-        at_work=choices.chance("at work", 0.4),
+        at_work=at_work,
+        on_thread=at_work and choices.chance("on a thread", 0.3),
     )

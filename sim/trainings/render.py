@@ -7,7 +7,7 @@ scenario = around.scenario(script_of(training, "training-712"), seed=712)
 from __future__ import annotations
 
 from squall.sim.scenario import Script
-from squall.sim.trainings.talks import lines_of
+from squall.sim.trainings.talks import IMPORTS, lines_of
 from squall.sim.trainings.training import PIPELINES, SHARDED, Layer, Training, header
 
 _HEAD = '''\
@@ -21,6 +21,9 @@ compared with one process that has the batches of all ranks.
 {header}
 import contextlib
 import copy
+import shutil
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 import torch.distributed as dist
@@ -59,7 +62,8 @@ class Model(nn.Module):
 
 def make_model():
     torch.manual_seed(SEED)
-    return Model().double()
+    model = Model().double()
+{float32}    return model
 
 
 def make_optimizer(model):
@@ -87,6 +91,25 @@ def one_process(model, step):
             model.load_state_dict(before, strict=False)
             (loss_of(model, step, round, share) / SHARES).backward()
 '''
+#: the same with parameters of another type in each pass
+_LOW_LOSS = '''
+
+def loss_of(model, step, round, share):
+    inputs, targets = batch(step, round, share)
+    return nn.functional.mse_loss(model(inputs.float(), step), targets)
+
+
+def one_process(model, step):
+    """The gradients of all batches, each computed in float32."""
+    for share in range(SHARES):
+        low = copy.deepcopy(model).float()
+        low.zero_grad()
+        loss_of(low, step, 0, share).backward()
+        for each, one in zip(model.parameters(), low.parameters(), strict=True):
+            if one.grad is not None:
+                gradient = one.grad.double() / SHARES
+                each.grad = gradient if each.grad is None else each.grad + gradient
+'''
 _CHECK = """
 
 def compare(single, model, what{whole}):
@@ -99,7 +122,7 @@ def compare(single, model, what{whole}):
         one, other = one.detach(), other.detach()
 {parts}        told = f"{{what}} of {{name}} is not that of one process"
         torch.testing.assert_close(
-            other, one, rtol=0, atol=1e-12, msg=lambda text: f"{{told}}: {{text}}"
+            other, one, rtol=0, atol={atol}, msg=lambda text: f"{{told}}: {{text}}"
         )
 
 
@@ -125,7 +148,7 @@ def train(rank, groups):
     mirror, share = single, {share}
 {wrap}
     optimizers = [make_optimizer(single), {optimizer}]
-    for step in range(STEPS):
+{saving}    for step in range(STEPS):
 {begin}        for each in optimizers:
             each.zero_grad()
         one_process(single, step)
@@ -134,14 +157,14 @@ def train(rank, groups):
         for each in optimizers:
             each.step()
         compare(mirror, model, "weight")
-{end}{last}
+{end}{save}{last}{load}
 
 def main():
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    groups = [{groups}]
+{join}    groups = [{groups}]
     train(dist.get_rank(), groups)
-    dist.destroy_process_group()
+{leave}    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
@@ -175,6 +198,10 @@ def script_text(training: Training) -> str:
     ]
     kind, options = _OPTIMIZERS[training.optimizer]
     sharded = training.wrapper in SHARDED
+    remote = any(talk.call == "remote gradients" for talk in training.talks)
+    imports += [line for talk in training.talks for line in IMPORTS.get(talk.call, ())]
+    if _how_saved(training):
+        imports.append("import torch.distributed.checkpoint as dcp")
     begin, end = _talks(training)
     optimizer = "make_optimizer(model)"
     if training.wrapper == "zero":
@@ -191,18 +218,22 @@ def script_text(training: Training) -> str:
             rounds=training.rounds,
             seed=training.seed,
             shares=training.shares,
-            imports="".join(f"{line}\n" for line in imports),
+            imports="".join(f"{line}\n" for line in sorted({*imports}, key=_order)),
         ),
         _BUFFER if "buffer" in training.layers else "",
         _MODEL.format(
             made="\n".join(f"            {_MADE.get(layer, _LINEAR)}," for layer in made),
             forward="\n".join(f"        {line}" for line in forward if line),
             optimizer=f"{kind}(trained, {options})",
+            float32="".join(
+                f"    model.layers[{at}].float()\n" for at, each in enumerate(made) if each == "float32"
+            ),
             rows=2 * training.chunks if training.wrapper in PIPELINES else 3,
         ),
-        _LOSS,
+        _LOW_LOSS if "mixed precision" in training.options else _LOSS,
         _PARTS_OF_TENSORS if sharded else "",
         _CHECK.format(
+            atol="1e-4" if "float32" in training.layers else "1e-12",
             whole=", whole=False" if sharded else "",
             parts="        one, other = (one, other.full_tensor()) if whole else "
             "(part(one, other), other.to_local())\n"
@@ -217,12 +248,70 @@ def script_text(training: Training) -> str:
             begin=begin,
             backward=_indented(backward, 8),
             end=end,
+            **_saved(training),
+            join='    rpc.init_rpc(f"rank{dist.get_rank()}", rank=dist.get_rank(), world_size=RANKS)\n'
+            if remote
+            else "",
+            leave="    rpc.shutdown()\n" if remote else "",
             last='    compare(mirror, model, "weight", whole=True)\n' if sharded else "",
             groups=", ".join(f"dist.new_group({list(talk.among)})" for talk in training.talks),
         ),
     ]
     text = "".join(parts)
-    return text if "contextlib." in text else text.replace("import contextlib\n", "")
+    for name, line in _IMPORTED.items():
+        text = text if f"{name}." in text or f"{name}(" in text else text.replace(line, "")
+    return text
+
+
+#: what is imported if its name is used
+_IMPORTED = {
+    "contextlib": "import contextlib\n",
+    "shutil": "import shutil\n",
+    "tempfile": "import tempfile\n",
+    "ThreadPoolExecutor": "from concurrent.futures import ThreadPoolExecutor\n",
+}
+
+
+def _order(line: str) -> tuple[bool, str]:
+    return line.startswith("from"), line
+
+
+def _how_saved(training: Training) -> str:
+    return next((each for each in training.options if each.startswith("checkpoint")), "")
+
+
+def _saved(training: Training) -> dict[str, str]:
+    """What makes ready for saving the model, saves it after the first step, and loads it again in the end."""
+    how = _how_saved(training)
+    if not how:
+        return {"saving": "", "save": "", "load": ""}
+    saving = (
+        "folders = [tempfile.mkdtemp() if rank == 0 else None]\n"
+        "dist.broadcast_object_list(folders)\n"
+        "savers = dist.new_group()  # a group for whoever saves beside the training\n"
+    )
+    beside = how == "checkpoint beside"
+    save = (
+        "if step == 0:\n"
+        "    saved = copy.deepcopy(single)\n"
+        f"    {'saver = dcp.async_save' if beside else 'dcp.save'}"
+        '({"model": model.state_dict()}, checkpoint_id=folders[0], process_group=savers)\n'
+    )
+    load = (
+        f"{'saver.result()' if beside else ''}\n"
+        'loaded = {"model": model.state_dict()}\n'
+        "dcp.load(loaded, checkpoint_id=folders[0], process_group=savers)\n"
+        'model.load_state_dict(loaded["model"])\n'
+        'compare(saved, model, "loaded weight")\n'
+        "dist.barrier()\n"
+        "if rank == 0:\n"
+        "    shutil.rmtree(folders[0])\n"
+    ).lstrip("\n")
+    return {
+        "saving": _indented(saving, 4) + "\n",
+        "save": _indented(save, 8) + "\n",
+        "load": _indented(load, 4) + "\n",
+    }
 
 
 def _indented(text: str, by: int) -> str:
@@ -232,6 +321,7 @@ def _indented(text: str, by: int) -> str:
 def _forward(layer: Layer, at: int) -> str:
     """Its line; ``at``: its index among those that are made."""
     return {
+        "float32": f"x = self.layers[{at}](x.float()).double()",
         "again": "x = self.layers[0](x)",
         "unused": "",
         "sometimes": f"x = self.layers[{at}](x) if step % 2 == 0 else x",
@@ -242,17 +332,20 @@ def _talks(training: Training) -> tuple[str, str]:
     """What is begun before a step, and what comes after it."""
     begin, end = "", ""
     for number, talk in enumerate(training.talks):
-        here = f"        if step == {talk.after} and rank in {list(talk.among)}:\n"
-        started = (
-            f"            talk = talk{number}(rank, groups[{number}])\n            next(talk)\n"
-        )
+        here = f"        if step == {talk.after} and rank in {list(talk.among)}:\n            "
+        name, made = f"talk_{number}", f"talk{number}(rank, groups[{number}])"
+        if talk.on_thread:
+            begin += f"{here}pool = ThreadPoolExecutor(1)\n"
+            begin += f"            {name} = pool.submit(list, {made})\n            pool.shutdown(wait=False)\n"
+            end += f"{here}{name}.result()\n"
+            continue
+        started = f"{here}{name} = {made}\n            next({name})\n"
+        ended = f"            next({name}, None)\n"
         if talk.at_work:
-            begin += here + started.replace("talk =", f"talk_{number} =").replace(
-                "(talk)", f"(talk_{number})"
-            )
-            end += f"{here}            next(talk_{number}, None)\n"
+            begin += started
+            end += here.removesuffix(" " * 12) + ended
         else:
-            end += f"{here}{started}            next(talk, None)\n"
+            end += started + ended
     return begin, end
 
 
@@ -317,7 +410,11 @@ def _fsdp(training: Training) -> _Parts:
     shape = "(RANKS // 2, 2)" if training.wrapper == "hsdp" else "(RANKS,)"
     names = ', mesh_dim_names=("replicate", "shard")' if training.wrapper == "hsdp" else ""
     keep = ", reshard_after_forward=False" if "keep" in training.options else ""
+    low = "mixed precision" in training.options
+    keep += ", mp_policy=policy" if low else ""
     wrap = f'mesh = init_device_mesh("cpu", {shape}{names})\nmodel = copy.deepcopy(single)\n'
+    if low:
+        wrap += "policy = MixedPrecisionPolicy(param_dtype=torch.float32, reduce_dtype=torch.float64)\n"
     if "whole" not in training.options:
         wrap += f"for layer in model.layers:\n    fully_shard(layer, mesh=mesh{keep})\n"
     wrap += f"fully_shard(model, mesh=mesh{keep})"
@@ -327,7 +424,7 @@ def _fsdp(training: Training) -> _Parts:
     backward += "    loss_of(model, step, round, share).backward()\n"
     imports = [
         "from torch.distributed.device_mesh import init_device_mesh",
-        "from torch.distributed.fsdp import fully_shard",
+        f"from torch.distributed.fsdp import {'MixedPrecisionPolicy, ' if low else ''}fully_shard",
     ]
     return wrap, backward, imports
 

@@ -77,7 +77,33 @@ _LINES: dict[Call, tuple[str, str]] = {
         'dist.all_gather_object(found, {{"rank": rank}}, group=group)\n'
         'assert [each["rank"] for each in found] == AMONG, found',
     ),
+    "sharded tensor": (
+        "whole = torch.stack(values + values)\n"
+        'sharded = distribute_tensor(whole, DeviceMesh.from_group(group, "cpu"), [Shard({dim})])',
+        "for placement in (Shard({across}), Replicate()):\n"
+        "    sharded = sharded.redistribute(placements=[placement])\n"
+        "    expect(sharded.full_tensor(), whole)\n"
+        "    expect((sharded + sharded).sum(0).full_tensor(), 2 * whole.sum(0))",
+    ),
+    "remote gradients": (
+        'given, after = mine.double().requires_grad_(), f"rank{{AMONG[(place + 1) % len(AMONG)]}}"',
+        "with dist_autograd.context() as context:\n"
+        "    product = rpc.rpc_sync(after, torch.mul, args=(given, given))\n"
+        "    dist_autograd.backward(context, [product.sum()])\n"
+        "    expect(dist_autograd.get_gradients(context)[given], 2 * given.detach())",
+    ),
     "barrier": ("work = dist.barrier(group=group, async_op=True)", "work.wait()"),
+}
+#: what else is imported for a call
+IMPORTS: dict[str, tuple[str, ...]] = {
+    "sharded tensor": (
+        "from torch.distributed.device_mesh import DeviceMesh",
+        "from torch.distributed.tensor import Replicate, Shard, distribute_tensor",
+    ),
+    "remote gradients": (
+        "import torch.distributed.autograd as dist_autograd",
+        "import torch.distributed.rpc as rpc",
+    ),
 }
 #: of several values, by operator
 _REDUCED = {
@@ -94,6 +120,8 @@ def lines_of(talk: Talk, number: int) -> str:
         "op": f"dist.ReduceOp.{talk.operator}",
         "root": talk.among[talk.root],
         "place": talk.root,
+        "dim": talk.root % 2,
+        "across": 1 - talk.root % 2,
     }
     begun, then = (part.format(**words) for part in _LINES[talk.call])
     lines = [f"AMONG = {list(talk.among)}", "place = AMONG.index(rank)"]

@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from squall.model.program.made import Checked, check_fields
 from squall.model.program.strict_json import MadeError
 
-Layer = Literal["linear", "norm", "buffer", "again", "frozen", "unused", "sometimes"]
+Layer = Literal["linear", "norm", "buffer", "again", "frozen", "unused", "sometimes", "float32"]
 Wrapper = Literal["by hand", "ddp", "zero", "fsdp", "hsdp", "tp", "dp x tp", "pipeline", "pp x dp"]
 Schedule = Literal["GPipe", "1F1B", "Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble"]
 Optimizer = Literal["SGD", "AdamW"]
@@ -34,6 +34,8 @@ Call = Literal[
     "any source",
     "objects",
     "barrier",
+    "sharded tensor",
+    "remote gradients",
 ]
 Operator = Literal["SUM", "MAX", "MIN", "PRODUCT"]
 Dtype = Literal["float32", "float64", "int64"]
@@ -46,7 +48,7 @@ _ALL: tuple[Layer, ...] = get_args(Layer)
 LAYERS_OF: dict[Wrapper, tuple[Layer, ...]] = {
     "by hand": tuple(layer for layer in _ALL if layer != "buffer"),
     "ddp": _ALL,
-    "zero": _ALL,
+    "zero": tuple(layer for layer in _ALL if layer != "float32"),
     "fsdp": ("linear", "norm", "frozen"),
     "hsdp": ("linear", "norm", "frozen"),
     "tp": ("linear",),
@@ -65,7 +67,8 @@ SHARDED: frozenset[Wrapper] = frozenset({"fsdp", "hsdp", "tp", "dp x tp", "pp x 
 class Talk(Checked):
     """What ranks ``among`` the group tell each other after a step.
 
-    ``at_work``: it is begun before that step and waited for after it. ``root``: an index into ``among``.
+    ``at_work``: it is begun before that step and waited for after it; ``on_thread``: by a thread of its own.
+    ``root``: an index into ``among``.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -77,6 +80,7 @@ class Talk(Checked):
     operator: Operator = "SUM"
     dtype: Dtype = "float64"
     at_work: bool = False
+    on_thread: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -84,6 +88,8 @@ class Talk(Checked):
             raise MadeError(f"Talk.among: {self.among} is wrong: should be ranks in their order")
         if self.root >= len(self.among):
             raise MadeError(f"Talk.root: {self.root} is wrong: should be below {len(self.among)}")
+        if self.on_thread and not self.at_work:
+            raise MadeError("Talk.on_thread: True is wrong: should be False without at_work")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +130,8 @@ class Training(Checked):
             raise MadeError(
                 f"Training.layers: {self.layers} is wrong: should be {self.stages}, a stage each"
             )
+        if self.rounds > 1 and "mixed precision" in self.options:
+            raise MadeError(f"Training.rounds: {self.rounds} is wrong: should be 1 for mixed precision")
         for talk in self.talks:
             if talk.among[-1] >= self.ranks or talk.after >= self.steps:
                 raise MadeError(f"Training.talks: {talk} is wrong: there is no such rank, or step")
@@ -155,7 +163,7 @@ class Training(Checked):
     def size(self) -> int:
         """The less, the plainer."""
         talks = sum(
-            2 + talk.at_work + (talk.operator != "SUM") + len(talk.among) for talk in self.talks
+            2 + talk.at_work + talk.on_thread + (talk.operator != "SUM") + len(talk.among) for talk in self.talks
         )
         plain = (self.optimizer == "SGD") + (self.wrapper == "by hand")
         return 10 * self.ranks + 4 * len(self.layers) + 3 * self.steps + 3 * self.rounds + (
