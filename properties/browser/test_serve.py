@@ -36,7 +36,7 @@ def server(tmp_path: Path, plotly: PlotlyFrom) -> Iterator[Server]:
     for seed in (1, 2):
         Store(place).keep(draw(seed), found_by="fuzz")
     server = Server(place, 0, plotly=plotly)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield server
     server.shutdown()

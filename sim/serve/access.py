@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hmac import compare_digest
 from http import HTTPStatus
-from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_address
 
 #: the cookie that a browser gets for a token in an address, so that links need not carry it
@@ -29,25 +28,15 @@ class Access:
     def __init__(self, token: str | None) -> None:
         self.token = token
 
-    def known(self, cookies: str | None, authorization: str | None) -> bool:
-        """Whether a request may be answered, by its cookies or as ``Authorization: Bearer TOKEN``."""
+    def known(self, cookie: str | None, authorization: str | None) -> bool:
+        """Whether a request may be answered, by its cookie or as ``Authorization: Bearer TOKEN``."""
         if self.token is None:
             return True
         scheme, _, said = (authorization or "").partition(" ")
-        if scheme.lower() == "bearer" and self.fits(said):
-            return True
-        try:
-            found = SimpleCookie(cookies or "").get(COOKIE)
-        except CookieError:
-            return False
-        return found is not None and self.fits(found.value)
+        return (scheme.lower() == "bearer" and self.fits(said)) or self.fits(cookie or "")
 
     def fits(self, said: str) -> bool:
         return self.token is not None and compare_digest(said.encode(), self.token.encode())
-
-    def cookie(self) -> str:
-        """The value of the header that gives a browser the token."""
-        return f"{COOKIE}={self.token}; HttpOnly; SameSite=Strict; Path=/"
 
 
 #: what somebody without the token gets

@@ -8,6 +8,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from hashlib import blake2b
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +35,16 @@ class Painter:
         self.scripts = scripts
         self.plotly = plotly
         self._folder = tempfile.TemporaryDirectory(prefix="squall-serve-")
+        self._processes: set[BaseProcess] = set()
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
         self._turns = threading.BoundedSemaphore(RUNS_MAX)
         self._places = threading.BoundedSemaphore(RUNS_MAX + WAITING_MAX)
 
     def close(self) -> None:
+        """What is being drawn is not any more."""
+        for process in [*self._processes]:
+            process.kill()
         self._folder.cleanup()
 
     def page(self, name: str, scenario: Path) -> str:
@@ -79,35 +84,36 @@ class Painter:
             return file.read_text(encoding="utf-8")
 
     def _in_turn(self, draw: Callable[..., str], *args: Any) -> str:
-        """As :func:`_elsewhere`, a few at a time. Raises ValueError if too many wait."""
+        """As :meth:`_elsewhere`, a few at a time. Raises ValueError if too many wait."""
         if not self._places.acquire(blocking=False):
             raise ValueError(
                 f"{RUNS_MAX + WAITING_MAX} runs are under way or wait: try again later"
             )
         try:
             with self._turns:
-                return _elsewhere(draw, *args)
+                return self._elsewhere(draw, *args)
         finally:
             self._places.release()
 
-
-def _elsewhere(draw: Callable[..., str], *args: Any) -> str:
-    """What ``draw(*args)`` gives in another process. Raises ValueError with what went wrong."""
-    ours, theirs = _CONTEXT.Pipe(duplex=False)
-    process = _CONTEXT.Process(target=work.answer, args=(theirs, draw, *args), daemon=True)
-    process.start()
-    theirs.close()
-    try:
-        if not ours.poll(PAGE_S):
-            raise ValueError("the run did not end in time")
-        succeeded, text = ours.recv()
-    except EOFError:
-        raise ValueError("the run could not be drawn") from None
-    finally:
-        process.kill()
-        process.join()
-        ours.close()
-    if not succeeded:
-        raise ValueError(text)
-    drawn: str = text
-    return drawn
+    def _elsewhere(self, draw: Callable[..., str], *args: Any) -> str:
+        """What ``draw(*args)`` gives in another process. Raises ValueError with what went wrong."""
+        ours, theirs = _CONTEXT.Pipe(duplex=False)
+        process = _CONTEXT.Process(target=work.answer, args=(theirs, draw, *args), daemon=True)
+        process.start()
+        self._processes.add(process)
+        theirs.close()
+        try:
+            if not ours.poll(PAGE_S):
+                raise ValueError("the run did not end in time")
+            succeeded, text = ours.recv()
+        except EOFError:
+            raise ValueError("the run could not be drawn") from None
+        finally:
+            self._processes.remove(process)
+            process.kill()
+            process.join()
+            ours.close()
+        if not succeeded:
+            raise ValueError(text)
+        drawn: str = text
+        return drawn

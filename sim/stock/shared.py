@@ -87,6 +87,11 @@ def begun_zygote(modules: tuple[str, ...]) -> Zygote:
     return _shared[modules]
 
 
+def zygote_pids() -> list[int]:
+    """Of those that have been begun."""
+    return [zygote.pid for zygote in _shared.values()]
+
+
 def close_zygotes() -> None:
     """End them, if there are any, copies first."""
     while _shared:

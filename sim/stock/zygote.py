@@ -174,6 +174,10 @@ class Zygote:
             )
         self._is_ready = True
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def __enter__(self) -> Zygote:
         return self
 

@@ -226,7 +226,9 @@ def script_text(training: Training) -> str:
             forward="\n".join(f"        {line}" for line in forward if line),
             optimizer=f"{kind}(trained, {options})",
             float32="".join(
-                f"    model.layers[{at}].float()\n" for at, each in enumerate(made) if each == "float32"
+                f"    model.layers[{at}].float()\n"
+                for at, each in enumerate(made)
+                if each == "float32"
             ),
             rows=2 * training.chunks if training.wrapper in PIPELINES else 3,
         ),
@@ -414,7 +416,9 @@ def _fsdp(training: Training) -> _Parts:
     keep += ", mp_policy=policy" if low else ""
     wrap = f'mesh = init_device_mesh("cpu", {shape}{names})\nmodel = copy.deepcopy(single)\n'
     if low:
-        wrap += "policy = MixedPrecisionPolicy(param_dtype=torch.float32, reduce_dtype=torch.float64)\n"
+        wrap += (
+            "policy = MixedPrecisionPolicy(param_dtype=torch.float32, reduce_dtype=torch.float64)\n"
+        )
     if "whole" not in training.options:
         wrap += f"for layer in model.layers:\n    fully_shard(layer, mesh=mesh{keep})\n"
     wrap += f"fully_shard(model, mesh=mesh{keep})"

@@ -131,7 +131,9 @@ class Training(Checked):
                 f"Training.layers: {self.layers} is wrong: should be {self.stages}, a stage each"
             )
         if self.rounds > 1 and "mixed precision" in self.options:
-            raise MadeError(f"Training.rounds: {self.rounds} is wrong: should be 1 for mixed precision")
+            raise MadeError(
+                f"Training.rounds: {self.rounds} is wrong: should be 1 for mixed precision"
+            )
         for talk in self.talks:
             if talk.among[-1] >= self.ranks or talk.after >= self.steps:
                 raise MadeError(f"Training.talks: {talk} is wrong: there is no such rank, or step")
@@ -163,7 +165,8 @@ class Training(Checked):
     def size(self) -> int:
         """The less, the plainer."""
         talks = sum(
-            2 + talk.at_work + talk.on_thread + (talk.operator != "SUM") + len(talk.among) for talk in self.talks
+            2 + talk.at_work + talk.on_thread + (talk.operator != "SUM") + len(talk.among)
+            for talk in self.talks
         )
         plain = (self.optimizer == "SGD") + (self.wrapper == "by hand")
         return 10 * self.ranks + 4 * len(self.layers) + 3 * self.steps + 3 * self.rounds + (

@@ -176,7 +176,7 @@ def file(tmp_path: Path) -> Path:
 def server(tmp_path: Path, file: Path) -> Iterator[Server]:
     place = Place(tmp_path / "store")
     server = Server(place, 0, campaign=CampaignView(Address(file)))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield server
     server.shutdown()
@@ -244,7 +244,7 @@ def test_a_store_that_has_gone_is_a_problem(server: Server, file: Path) -> None:
 
 def test_without_a_campaign_there_is_no_page(tmp_path: Path) -> None:
     server = Server(Place(tmp_path), 0)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
         code, page = get(server, "/campaign")

@@ -13,6 +13,7 @@ import threading
 from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import replace
+from email.message import Message
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import urlencode
@@ -62,7 +63,7 @@ def server(tmp_path: Path, plotly: PlotlyFrom) -> Iterator[Server]:
     (tmp_path / "secret.json").write_text(json.dumps({"note": SECRET}), encoding="utf-8")
     (runs / "escape.json").symlink_to(tmp_path / "secret.json")
     server = Server(place, 0, plotly=plotly)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield server
     server.shutdown()
@@ -78,7 +79,7 @@ def ask(
     host: str | None = None,
     site: str | None = None,
     form: dict[str, str] | None = None,
-) -> tuple[int, str, dict[str, str]]:
+) -> tuple[int, str, Message]:
     connection = http.client.HTTPConnection(ADDRESS, server.server_port, timeout=200)
     try:
         connection.putrequest(method, path, skip_host=True)
@@ -90,12 +91,12 @@ def ask(
             connection.putheader("Content-Length", str(len(body)))
         connection.endheaders(body or None)
         answer = connection.getresponse()
-        return answer.status, answer.read().decode("utf-8"), dict(answer.getheaders())
+        return answer.status, answer.read().decode("utf-8"), answer.headers
     finally:
         connection.close()
 
 
-def start(server: Server, path: str, **form: str) -> tuple[int, str, dict[str, str]]:
+def start(server: Server, path: str, **form: str) -> tuple[int, str, Message]:
     """Press the button that starts ``path``, and go where that leads."""
     form = {"token": server.token, **form}
     answer = ask(server, path, method="POST", site="same-origin", form=form)
@@ -298,8 +299,11 @@ def test_it_listens_on_this_machine_only(server: Server) -> None:
 
 def test_a_store_without_anything_says_how_to_fill_it(tmp_path: Path) -> None:
     server = Server(Place(tmp_path / "nothing"), 0)
-    threading.Thread(target=server.handle_request).start()
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
     assert "squall fuzz" in ask(server, "/")[1]
+    server.shutdown()
+    thread.join()
     server.server_close()
     assert not (tmp_path / "nothing").exists(), "looking made nothing"
 

@@ -129,7 +129,7 @@ def serve(
             console.print(
                 f"[bold]{server.url}[/] shows what is kept in {place.folder}; Ctrl-C ends it"
             )
-        server.serve_forever(poll_interval=0.2)
+        server.serve_forever()
     except KeyboardInterrupt:
         console.print("ended")
     finally:
