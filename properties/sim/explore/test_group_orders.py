@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from squall.properties.support.group_programs import PLAYER, argument, collective, draw
 from squall.properties.support.scripts import script_scenario
+from squall.sim.cli.reports.group_orders import ToldOfGroups
 from squall.sim.explore.group_orders import Orders, Sends, orders_of
 from squall.sim.explore.group_program import ANY, GroupProgram, Thread, Wait, receive, send
 from squall.sim.explore.groups import SENDS, GroupOrders, explore_groups
@@ -283,3 +285,11 @@ def test_schedules_of_pipelines_end_whatever_sends_do(name: str) -> None:
         assert orders is not None
         assert orders.whole
         assert [orders.all_end(sends) for sends in SENDS] == [True, True, True]
+
+
+def test_of_what_was_interrupted_nothing_is_told() -> None:
+    ranks = [(send(peer), Wait(0), receive(peer), Wait(1)) for peer in (1, 0)]
+    orders = GroupOrders(of_one_thread(*ranks), (), whole=False, interrupted=True)
+    printed = io.StringIO()
+    ToldOfGroups("train.py", orders).print(Console(file=printed, width=100))
+    assert printed.getvalue().count("nothing is known: it was interrupted") == len(SENDS)
