@@ -98,7 +98,7 @@ class ToldOfGroups:
     def _said(self, sends: Sends) -> str:
         ends, orders = self.orders.ends[sends], self.orders.orders[sends]
         if not ends and self.orders.interrupted:
-            return "nothing is known: it was interrupted"
+            return "unknown, it was interrupted"
         if not ends:
             return "it has no receive from any rank"
         bad = [_NAMED[outcome] for outcome in ends if outcome != "ok"]
