@@ -43,7 +43,7 @@ def SCRIPT(run: Run) -> Iterator[Violation]:  # noqa: N802
             yield Violation("script", outcome, "process groups in which all goes together", text)
     for error in run.errors:
         what = f"{_RAISED}{error.type}" if error.type != EXITED else "a process failed"
-        expected = "none" if error.type != EXITED else "exit code 0"
+        expected = "an end without an error" if error.type != EXITED else "exit code 0"
         yield Violation("script", what, expected, f"{error.worker}: {error.message}")
     if run.failed_processes and not run.errors:
         yield Violation("script", "a process failed", "exit code 0", str(run.exit_codes))

@@ -18,6 +18,7 @@ from squall.properties.support.commands import python
 from squall.properties.support.markdown import links
 from squall.properties.support.paths import ROOT
 from squall.properties.support.waiting import wait_for
+from squall.sim.scenarios.file import load_scenario
 
 ALL = findings()
 NAMES = {one.name: one for one in ALL}
@@ -73,6 +74,13 @@ def test_scripts_stand_alone(one: Finding) -> None:
         assert "squall" not in text
         lines = [line for line in text.splitlines() if line.strip()]
         assert LEAST <= len(lines) <= MOST or script.name == "control.py"
+
+
+def test_a_scenario_says_what_it_shows() -> None:
+    folder = ROOT / "properties" / "findings"
+    for file in folder.glob("*/scenario.json"):
+        scenario = load_scenario(file)
+        assert scenario.program is not None or scenario.note, file
 
 
 def test_the_pages_are_made_of_the_folders() -> None:

@@ -21,7 +21,7 @@ from squall.sim.cli.reports.failing import folded, print_program, print_violatio
 from squall.sim.pictures.narrate import narrate
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.replay import Until, digest_matches, explanation
-from squall.sim.search.schedules import seed_name
+from squall.sim.search.schedules import names_a_seed, seed_name
 from squall.sim.world.watch import Divergence
 
 #: events shown at the end of a run that was stopped
@@ -158,6 +158,8 @@ def _summary(replayed: Replayed) -> Table:
         table.add_row("", Text(f"recorded was: {recorded(scenario)}", style="bold yellow"))
     if replayed.stop is None:
         unchecked_row(table, run.unchecked)
+    if not names_a_seed(scenario.note):
+        table.add_row("shows", Text(scenario.note))
     table.add_row("scenario", _scenario_text(scenario, run))
     if scenario.expected.mutant is not None:
         table.add_row("planted", f"mutant {scenario.expected.mutant}")
