@@ -74,10 +74,11 @@ def serve(control_fd: int, asked: dict[str, Any]) -> None:
     control = socket.socket(fileno=control_fd)
     try:
         for called in asked["modules"]:
-            name, _, function = called.partition(":")
+            name, _, call = called.partition(":")
             module = importlib.import_module(name)
-            if function:
-                getattr(module, function)()
+            if call:
+                function, *given = call.split(" ", 1)
+                getattr(module, function)(*given)
     except ModuleNotFoundError as error:
         control.send(json.dumps({"missing": error.name}).encode())
         return
