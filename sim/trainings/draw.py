@@ -24,10 +24,10 @@ from squall.sim.trainings.training import (
 #: of each wrapper: words that :mod:`.render` knows
 OPTIONS: dict[Wrapper, tuple[str, ...]] = {
     "by hand": ("async", "flat"),
-    "ddp": ("small buckets", "views", "static", "hook"),
-    "zero": ("small buckets", "views"),
-    "fsdp": ("keep", "whole"),
-    "hsdp": ("keep", "whole"),
+    "ddp": ("small buckets", "views", "static", "hook", "each round"),
+    "zero": ("small buckets", "views", "each round"),
+    "fsdp": ("keep", "whole", "each round"),
+    "hsdp": ("keep", "whole", "each round"),
     "tp": (),
     "dp x tp": (),
     "pipeline": (),

@@ -285,7 +285,7 @@ def _ddp(training: Training) -> _Parts:
     if training.wrapper == "zero":
         imports.insert(0, "from torch.distributed.optim import ZeroRedundancyOptimizer")
     backward = "for round in range(ROUNDS):\n"
-    if training.rounds > 1:
+    if training.rounds > 1 and "each round" not in training.options:
         backward += (
             "    with contextlib.nullcontext() if round == ROUNDS - 1 else model.no_sync():\n"
             "        loss_of(model, step, round, share).backward()\n"
@@ -304,7 +304,7 @@ def _fsdp(training: Training) -> _Parts:
         wrap += f"for layer in model.layers:\n    fully_shard(layer, mesh=mesh{keep})\n"
     wrap += f"fully_shard(model, mesh=mesh{keep})"
     backward = "for round in range(ROUNDS):\n"
-    if training.rounds > 1:
+    if training.rounds > 1 and "each round" not in training.options:
         backward += "    model.set_requires_gradient_sync(round == ROUNDS - 1)\n"
     backward += "    loss_of(model, step, round, share).backward()\n"
     imports = [

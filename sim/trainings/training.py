@@ -32,6 +32,7 @@ Call = Literal[
     "ring",
     "batched ring",
     "any source",
+    "tags",
     "objects",
     "barrier",
 ]

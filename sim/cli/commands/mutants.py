@@ -131,6 +131,8 @@ def mutants(
     if drawn is not None and (names or everything or groups):
         problem = "expected no NAME, no --all and no --groups with --drawn"
         raise BadInput("--drawn", str(drawn), problem)
+    if groups and cover:
+        raise BadInput("--cover", "", "expected no --cover with --groups; trainings have none")
     from squall.sim.cli.reports.mutants import (
         Asked,
         alarming,
@@ -198,6 +200,10 @@ def _explore(names: list[str] | None, seconds: float, jobs: int, *, json: bool) 
 
     known = _planted()
     chosen = [known[name] for name in dict.fromkeys(names or ())]
+    for mutant in chosen:
+        if mutant.groups:
+            problem = f"{mutant.name!r} is of process groups, and trainings are not explored"
+            raise BadInput("NAME", mutant.name, problem)
     chosen = chosen or explorable(mutant for mutant in known.values() if not mutant.groups)
     progress = Console(file=sys.stderr, highlight=False, soft_wrap=True)
     done = 0
