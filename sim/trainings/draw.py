@@ -24,8 +24,8 @@ from squall.sim.trainings.training import (
 #: of each wrapper: words that :mod:`.render` knows
 OPTIONS: dict[Wrapper, tuple[str, ...]] = {
     "by hand": ("async", "flat"),
-    "ddp": ("small buckets", "views", "static", "hook", "each round"),
-    "zero": ("small buckets", "views", "each round"),
+    "ddp": ("small buckets", "find unused", "views", "static", "hook", "each round"),
+    "zero": ("small buckets", "find unused", "views", "each round"),
     "fsdp": ("keep", "whole", "each round"),
     "hsdp": ("keep", "whole", "each round"),
     "tp": (),
@@ -33,7 +33,9 @@ OPTIONS: dict[Wrapper, tuple[str, ...]] = {
     "pipeline": (),
     "pp x dp": (),
 }
-_MOST_LAYERS, _MOST_STEPS, _MOST_TALKS, _MOST_RANKS, _MOST_CHUNKS = 4, 3, 3, 4, 4
+#: of options that are drawn otherwise than in three of ten: without them there is one bucket
+_CHANCES = {"small buckets": 0.6}
+_MOST_LAYERS, _MOST_STEPS, _MOST_TALKS, _MOST_RANKS, _MOST_CHUNKS = 4, 3, 8, 4, 4
 #: what is not for every rank, or has an operator that does not suit whole numbers
 _REDUCING: frozenset[Call] = frozenset({"all_reduce", "reduce", "reduce_scatter"})
 
@@ -67,7 +69,11 @@ def _draw(choices: KeyedChoices, seed: int) -> Training:
     rounds = 2 if choices.chance("rounds", 0.3) else 1
     if "buffer" in layers or wrapper in PIPELINES:
         rounds = 1
-    options = {option for option in OPTIONS[wrapper] if choices.chance(f"option {option}", 0.3)}
+    options = {
+        option
+        for option in OPTIONS[wrapper]
+        if choices.chance(f"option {option}", _CHANCES.get(option, 0.3))
+    }
     if rounds > 1 or {"unused", "sometimes"} & {*layers}:
         options.discard("static")
     talks = choices.integer("talks", 0, _MOST_TALKS)

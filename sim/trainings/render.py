@@ -275,7 +275,7 @@ def _ddp(training: Training) -> _Parts:
         options.append("gradient_as_bucket_view=True")
     if "static" in training.options:
         options.append("static_graph=True")
-    elif {"unused", "sometimes"} & {*training.layers}:
+    elif {"unused", "sometimes"} & {*training.layers} or "find unused" in training.options:
         options.append("find_unused_parameters=True")
     wrap = f"model = DistributedDataParallel({', '.join(['copy.deepcopy(single)', *options])})"
     imports = ["from torch.nn.parallel import DistributedDataParallel"]

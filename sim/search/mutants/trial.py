@@ -64,10 +64,14 @@ class Limits:
     def scenarios(self, mutant: Mutant) -> Iterator[Scenario]:
         """One scenario of the campaign after the other: the covers first, if asked for and unless
         seeds are named."""
-        about = {"device": mutant.device, "groups": mutant.groups}
-        if mutant.groups:
-            about["engine"] = "torch"
-        all_settings = [settings_of(profile)._replace(**about) for profile in self.profiles(mutant)]
+        all_settings = [
+            settings_of(profile)._replace(
+                device=mutant.device,
+                groups=mutant.groups,
+                engine="torch" if mutant.groups else "port",
+            )
+            for profile in self.profiles(mutant)
+        ]
         if (
             self.cover
             and not mutant.groups
