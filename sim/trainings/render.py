@@ -109,6 +109,15 @@ def compare(single, model, what):
 def expect(found, expected):
     assert torch.equal(found, expected), f"{{found.tolist()}}, expected {{expected.tolist()}}"
 """
+_COMPARE_OWN = """
+
+def compare_own(single, model, step, share):
+    \"\"\"Nothing is reduced yet: the gradients are those of this rank's batch.\"\"\"
+    own = copy.deepcopy(single)
+    own.zero_grad()
+    loss_of(own, step, 0, share).backward()
+    compare(own, model, "gradient")
+"""
 _TRAIN = """
 
 def train(rank, groups):
@@ -192,6 +201,7 @@ def script_text(training: Training) -> str:
         ),
         _LOSS,
         _CHECK.format(),
+        _COMPARE_OWN if "compare_own(" in backward else "",
         *(f"\n\n{lines_of(talk, number)}" for number, talk in enumerate(training.talks)),
         _TRAIN.format(
             wrap=_indented(wrap, 4),
@@ -289,6 +299,8 @@ def _ddp(training: Training) -> _Parts:
         backward += (
             "    with contextlib.nullcontext() if round == ROUNDS - 1 else model.no_sync():\n"
             "        loss_of(model, step, round, share).backward()\n"
+            "    if round == 0:\n"
+            "        compare_own(single, model, step, share)\n"
         )
     else:
         backward += "    loss_of(model, step, round, share).backward()\n"
@@ -307,6 +319,11 @@ def _fsdp(training: Training) -> _Parts:
     if training.rounds > 1 and "each round" not in training.options:
         backward += "    model.set_requires_gradient_sync(round == ROUNDS - 1)\n"
     backward += "    loss_of(model, step, round, share).backward()\n"
+    if training.rounds > 1 and "each round" not in training.options:
+        backward += (
+            "    reduced = [name for name, each in model.named_parameters() if each.grad is not None]\n"
+            '    assert not reduced or round == ROUNDS - 1, f"the gradients of {reduced} are reduced too early"\n'
+        )
     imports = [
         "from torch.distributed.device_mesh import init_device_mesh",
         "from torch.distributed.fsdp import fully_shard",

@@ -159,6 +159,12 @@ MISTAKES = {
         r"nullcontext\(\) if round == ROUNDS - 1 else",
         r"nullcontext() if round == ROUNDS - 1 or rank == 0 else",
     ),
+    "no_sync missing": Mistake(
+        r"nullcontext\(\) if round == ROUNDS - 1 else", r"nullcontext() if True else"
+    ),
+    "reduced in each round": Mistake(
+        r"set_requires_gradient_sync\(.*\)$", "set_requires_gradient_sync(True)"
+    ),
     "sent in the order of a dict": Mistake(
         r"^( +)mirror, share = single",
         r"\1for _, each in sorted(single.state_dict().items(), reverse=rank == 0):\n\1    dist.broadcast(each, 0)\n\1mirror, share = single",
