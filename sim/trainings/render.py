@@ -148,6 +148,8 @@ if __name__ == "__main__":
     main()
 """
 _MADE: dict[Layer, str] = {
+    # Ranks have shards of it that are not equal.
+    "wide": "nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 4))",
     "norm": "nn.LayerNorm(4)",
     "buffer": "Centered()",
     "frozen": "nn.Sequential(nn.Linear(4, 4), nn.Tanh()).requires_grad_(False)",

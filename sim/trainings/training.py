@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from squall.model.program.made import Checked, check_fields
 from squall.model.program.strict_json import MadeError
 
-Layer = Literal["linear", "norm", "buffer", "again", "frozen", "unused", "sometimes"]
+Layer = Literal["linear", "wide", "norm", "buffer", "again", "frozen", "unused", "sometimes"]
 Wrapper = Literal["by hand", "ddp", "zero", "fsdp", "hsdp", "tp", "dp x tp", "pipeline", "pp x dp"]
 Schedule = Literal["GPipe", "1F1B", "Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble"]
 Optimizer = Literal["SGD", "AdamW"]
@@ -48,12 +48,12 @@ LAYERS_OF: dict[Wrapper, tuple[Layer, ...]] = {
     "by hand": tuple(layer for layer in _ALL if layer != "buffer"),
     "ddp": _ALL,
     "zero": _ALL,
-    "fsdp": ("linear", "norm", "frozen"),
-    "hsdp": ("linear", "norm", "frozen"),
+    "fsdp": ("linear", "wide", "norm", "frozen"),
+    "hsdp": ("linear", "wide", "norm", "frozen"),
     "tp": ("linear",),
     "dp x tp": ("linear",),
-    "pipeline": ("linear", "norm"),
-    "pp x dp": ("linear", "norm"),
+    "pipeline": ("linear", "wide", "norm"),
+    "pp x dp": ("linear", "wide", "norm"),
 }
 #: of which ranks are in a mesh of pairs, and of which each rank has some of the layers
 PAIRS: frozenset[Wrapper] = frozenset({"hsdp", "dp x tp", "pp x dp"})
