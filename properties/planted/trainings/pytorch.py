@@ -199,6 +199,7 @@ MUTANTS = (
         place=f"{_SCHEDULES}:Schedule1F1B._step_microbatches",
         old="        self._num_stages - self._stage.stage_index,\n",
         new="        max(1, self._num_stages - self._stage.stage_index - 1),\n",
+        unseen="it is a schedule of the same sums, that takes longer",
     ),
     bug(
         name="losses-of-another-part",
