@@ -117,6 +117,8 @@ def _draw_talk(choices: KeyedChoices, ranks: int, steps: int) -> Talk:
     dtype: Dtype = (
         choices.pick("dtype", get_args(Dtype)) if call not in ("objects", "barrier") else "float64"
     )
+    if operator == "AVG" and dtype == "int64":  # which gloo refuses
+        operator = "SUM"
     return Talk(
         call=call,
         among=tuple(among),

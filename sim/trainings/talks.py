@@ -94,6 +94,7 @@ _REDUCED = {
     "PRODUCT": "torch.stack(values).prod(0)",
     "MAX": "torch.stack(values).amax(0)",
     "MIN": "torch.stack(values).amin(0)",
+    "AVG": "torch.stack(values).sum(0) / len(values)",
 }
 
 

@@ -36,7 +36,7 @@ Call = Literal[
     "objects",
     "barrier",
 ]
-Operator = Literal["SUM", "MAX", "MIN", "PRODUCT"]
+Operator = Literal["SUM", "MAX", "MIN", "PRODUCT", "AVG"]
 Dtype = Literal["float32", "float64", "int64"]
 
 #: what stands before the data in a script
@@ -83,6 +83,8 @@ class Talk(Checked):
             raise MadeError(f"Talk.among: {self.among} is wrong: should be ranks in their order")
         if self.root >= len(self.among):
             raise MadeError(f"Talk.root: {self.root} is wrong: should be below {len(self.among)}")
+        if self.operator == "AVG" and self.dtype == "int64":
+            raise MadeError("Talk.operator: 'AVG' is wrong: should be another one for int64")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
