@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from squall.model.events.fault_effects import faults_of
 from squall.model.events.run import EXITED, Property, Run, Violation, named
 
 #: types of what a call, a join or a wait raises when a fault has hit it
@@ -25,6 +26,13 @@ OF_FAULTS = frozenset(
 )
 #: what the text of an error begins with that a fault raises inside a worker
 INJECTED = "injected: "
+#: kinds of faults of which members of process groups notice nothing but that it takes longer (sim/world/pieces.py)
+MADE_GOOD = frozenset(
+    (
+        "bandwidth", "clock_skew", "corrupt", "delay", "drop", "duplicate", "fail", "fifo", "flapping", "garbage",
+        "hold", "latency_spike", "loss", "pause", "slow_cpu", "slow_start",
+    )
+)  # fmt: skip
 _RAISED = "a process raised "
 _OWNER_LEFT, _CONTEXT_LEFT = "an owner was left", "a context was left"
 
@@ -84,7 +92,14 @@ def left_behind(violation: Violation) -> bool:
 
 def counted(run: Run, violations: Iterable[Violation]) -> Iterator[Violation]:
     """Those that count in a search: where a fault was injected, no error that it may have caused."""
+    excused = run.disturbed and not _is_made_good(run)
     for each in violations:
         is_error = bool(raised(each)) and of_a_fault(raised(each), each.seen)
-        if not (run.disturbed and (is_error or each.what == "a process failed")):
+        if not (excused and (is_error or each.what == "a process failed")):
             yield each
+
+
+def _is_made_good(run: Run) -> bool:
+    """Whether nothing but time was lost: of process groups alone, whose connections send again what was lost."""
+    kinds = {kind for kind, times in faults_of(run).counts.items() if times}
+    return bool(run.operations) and not run.joined and kinds <= MADE_GOOD
