@@ -43,7 +43,7 @@ MUTANTS = (
         name="lost-piece-is-not-sent-again",
         wrong="what was lost once is lost for good",
         place=f"{_PIECES}._send_again",
-        old="    self._network.runtime.call_later(after_s, send).worker = None\n",
+        old="    self._network.runtime.call_later_for_nobody(after_s, send)\n",
         new="    self._again[src] -= 1\n",
         needs="L",
     ),
