@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from squall.model.events.fault_effects import faults_of
 from squall.model.events.run import EXITED, Property, Run, Violation, named
+from squall.real.tracing import FAULT_INJECTED
 
 #: types of what a call, a join or a wait raises when a fault has hit it
 OF_FAULTS = frozenset(
@@ -33,6 +33,8 @@ MADE_GOOD = frozenset(
         "hold", "latency_spike", "loss", "pause", "slow_cpu", "slow_start",
     )
 )  # fmt: skip
+#: what an operation of a process group says that nobody has come to within its limit
+LATE = "Timed out waiting"
 _RAISED = "a process raised "
 _OWNER_LEFT, _CONTEXT_LEFT = "an owner was left", "a context was left"
 
@@ -92,14 +94,20 @@ def left_behind(violation: Violation) -> bool:
 
 def counted(run: Run, violations: Iterable[Violation]) -> Iterator[Violation]:
     """Those that count in a search: where a fault was injected, no error that it may have caused."""
-    excused = run.disturbed and not _is_made_good(run)
+    harm = _harm(run) if run.disturbed else set()
     for each in violations:
         is_error = bool(raised(each)) and of_a_fault(raised(each), each.seen)
-        if not (excused and (is_error or each.what == "a process failed")):
+        # The end of a connection is seen at once.
+        is_late = LATE in each.seen and harm <= {"crash", "reset"}
+        if is_late or not (harm and (is_error or each.what == "a process failed")):
             yield each
 
 
-def _is_made_good(run: Run) -> bool:
-    """Whether nothing but time was lost: of process groups alone, whose connections send again what was lost."""
-    kinds = {kind for kind, times in faults_of(run).counts.items() if times}
-    return bool(run.operations) and not run.joined and kinds <= MADE_GOOD
+def _harm(run: Run) -> set[str]:
+    """Kinds of faults that may have caused an error. Of process groups alone these are not all: their connections send
+    again what was lost, until they end."""
+    injected = [run.records[n][4] for n in run.of(FAULT_INJECTED)]
+    kinds = {"silent crash" if detail == "silent" else kind for kind, *_, detail in injected}
+    if run.joined:
+        return kinds | {"of calls"}
+    return kinds - MADE_GOOD if run.operations else kinds
