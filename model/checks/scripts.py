@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from squall.model.events.run import EXITED, Property, Run, Violation, named
+from squall.real.tracing import FAULT_INJECTED
 
 #: types of what a call, a join or a wait raises when a fault has hit it
 OF_FAULTS = frozenset(
@@ -25,6 +26,15 @@ OF_FAULTS = frozenset(
 )
 #: what the text of an error begins with that a fault raises inside a worker
 INJECTED = "injected: "
+#: kinds of faults of which members of process groups notice nothing but that it takes longer (sim/world/pieces.py)
+MADE_GOOD = frozenset(
+    (
+        "bandwidth", "clock_skew", "corrupt", "delay", "drop", "duplicate", "fail", "fifo", "flapping", "garbage",
+        "hold", "latency_spike", "loss", "pause", "slow_cpu", "slow_start",
+    )
+)  # fmt: skip
+#: what an operation of a process group says that nobody has come to within its limit
+LATE = "Timed out waiting"
 _RAISED = "a process raised "
 _OWNER_LEFT, _CONTEXT_LEFT = "an owner was left", "a context was left"
 
@@ -84,7 +94,20 @@ def left_behind(violation: Violation) -> bool:
 
 def counted(run: Run, violations: Iterable[Violation]) -> Iterator[Violation]:
     """Those that count in a search: where a fault was injected, no error that it may have caused."""
+    harm = _harm(run) if run.disturbed else set()
     for each in violations:
         is_error = bool(raised(each)) and of_a_fault(raised(each), each.seen)
-        if not (run.disturbed and (is_error or each.what == "a process failed")):
+        # The end of a connection is seen at once.
+        is_late = LATE in each.seen and harm <= {"crash", "reset"}
+        if is_late or not (harm and (is_error or each.what == "a process failed")):
             yield each
+
+
+def _harm(run: Run) -> set[str]:
+    """Kinds of faults that may have caused an error. Of process groups alone these are not all: their connections send
+    again what was lost, until they end."""
+    injected = [run.records[n][4] for n in run.of(FAULT_INJECTED)]
+    kinds = {"silent crash" if detail == "silent" else kind for kind, *_, detail in injected}
+    if run.joined:
+        return kinds | {"of calls"}
+    return kinds - MADE_GOOD if run.operations else kinds

@@ -227,10 +227,10 @@ def mutant(field: str) -> Callable[[str], str]:
     """The name of a bug that can be planted."""
 
     def parse(text: str) -> str:
-        from squall.sim.search.mutants.families import LISTED, MUTANTS
+        from squall.sim.search.mutants.families import ALL_MUTANTS, LISTED
 
-        if text not in MUTANTS:
-            near = difflib.get_close_matches(text, MUTANTS, n=1)
+        if text not in ALL_MUTANTS:
+            near = difflib.get_close_matches(text, ALL_MUTANTS, n=1)
             hint = f"; did you mean {near[0]}?" if near else f"; {LISTED}"
             raise BadInput(field, text, f"there is no mutant {text!r}{hint}")
         return text

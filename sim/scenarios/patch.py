@@ -1,8 +1,10 @@
-"""Patches of ``real/``: one place of a function, changed at run time and put back.
+"""Patches: one place of a function, changed at run time and put back.
 
 A patch is data: the function, a piece of its source that must be there exactly once, and what
 stands there instead. The function is compiled anew from its changed source and takes over the
 new code, so whoever has got hold of the function runs it too. ``real/`` knows nothing of this.
+A function of PyTorch's, or of what carries process groups, is changed in the processes of ranks as well
+(sim/stock/changes.py), which are copied while it is.
 Planted bugs are patches (sim/search/mutants/mutant.py), and so is what PyTorch does otherwise than
 the port (sim/diff/quirks.py).
 """
@@ -12,13 +14,18 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import json
 import textwrap
 import types
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
 
+from squall.sim.stock.changes import CALLED
+
+#: how full names of modules begin, which others are not
+_OUTSIDE = ("torch.", "squall.")
 #: of the functions that were changed, the code that they had before
 _WRITTEN: dict[types.FunctionType, types.CodeType] = {}
 
@@ -28,13 +35,14 @@ def _as_written(function: types.FunctionType) -> types.CodeType:
 
 
 class PatchError(RuntimeError):
-    """A patch does not fit ``real/`` any more: what it is to change is not there, or twice."""
+    """A patch does not fit any more: what it is to change is not there, or twice."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Patch:
-    """``place`` is ``module:Class.function`` below ``real``; in its source, without indentation of
-    its own, ``old`` occurs once and is replaced by ``new``. Several for one function go together (:func:`together`)."""
+    """``place`` is ``module:Class.function``, the module below ``real`` unless it begins with ``torch.`` or ``squall.``;
+    in its source, without indentation of its own, ``old`` occurs once and is replaced by ``new``. Several for one
+    function go together (:func:`together`)."""
 
     name: str
     place: str
@@ -47,27 +55,26 @@ class Patch:
 
         ``code``: what :meth:`code` gave, if it has been called before.
         """
-        function = find_function(self.place)
-        if code is None:
-            code = self.code()
-        before = function.__code__
-        _WRITTEN.setdefault(function, before)
-        function.__code__ = code
-        try:
+        with _applied((self,), self.code() if code is None else code):
             yield
-        finally:
-            function.__code__ = before
 
     @contextlib.contextmanager
     def lifted(self) -> Iterator[None]:
         """The function as it is in its source, while it is changed; leaving changes it again."""
-        function = find_function(self.place)
+        function, called = find_function(self.place), [*CALLED]
         planted = function.__code__
         function.__code__ = _as_written(function)
+        CALLED[:] = [each for each in called if each not in _calls((self,))]
         try:
             yield
         finally:
             function.__code__ = planted
+            CALLED[:] = called
+
+    @property
+    def where(self) -> str:
+        """The place, for people."""
+        return _full_name(self.place)
 
     def code(self) -> types.CodeType:
         """The code of the changed function. Raises :class:`PatchError`."""
@@ -78,10 +85,14 @@ class Patch:
         count = source.count(self.old)
         if count != 1:
             raise PatchError(
-                f"{self.name}: {self.place} has the text to replace {count} times, "
+                f"{self.name}: {self.where} has the text to replace {count} times, "
                 "it must be there exactly once; has the source changed?"
             )
         return source.replace(self.old, self.new)
+
+
+#: by name: what is changed
+_FIELDS = tuple(each.name for each in fields(Patch))
 
 
 @contextlib.contextmanager
@@ -92,8 +103,39 @@ def together(patches: Iterable[Patch]) -> Iterator[None]:
         functions[patch.place] = (*functions.get(patch.place, ()), patch)
     with contextlib.ExitStack() as all:
         for each in functions.values():
-            all.enter_context(each[0].apply(_code(each)))
+            all.enter_context(_applied(each, _code(each)))
         yield
+
+
+@contextlib.contextmanager
+def _applied(patches: tuple[Patch, ...], code: types.CodeType) -> Iterator[None]:
+    """The function of the patches with their code, here and in processes that are copied meanwhile."""
+    function, calls = find_function(patches[0].place), _calls(patches)
+    before = function.__code__
+    _WRITTEN.setdefault(function, before)
+    function.__code__ = code
+    CALLED.extend(calls)
+    try:
+        yield
+    finally:
+        function.__code__ = before
+        for each in calls:
+            CALLED.remove(each)
+
+
+def _calls(patches: tuple[Patch, ...]) -> list[str]:
+    """What is called for patches of a function where it runs in the processes of ranks."""
+    if not patches[0].place.startswith(_OUTSIDE):
+        return []
+    # A mutant says more than what is changed.
+    told = [{name: getattr(each, name) for name in _FIELDS} for each in patches]
+    return [f"{__name__}:apply_for_good {json.dumps(told)}"]
+
+
+def apply_for_good(told: str) -> None:
+    """Change a function in this process, of which others are copied. Raises :class:`PatchError`."""
+    patches = tuple(Patch(**each) for each in json.loads(told))
+    find_function(patches[0].place).__code__ = _code(patches)
 
 
 @lru_cache(maxsize=1024)
@@ -112,20 +154,25 @@ def find_function(place: str) -> types.FunctionType:
     Raises :class:`PatchError` if there is none.
     """
     module, _, path = place.partition(":")
-    found: Any = importlib.import_module(f"squall.real.{module}")
+    outside = place.startswith(_OUTSIDE)
+    found: Any = importlib.import_module(module if outside else f"squall.real.{module}")
     for name in path.split("."):
         try:
             found = inspect.getattr_static(found, name)
         except AttributeError:
-            raise PatchError(f"real.{place} does not exist") from None
+            raise PatchError(f"{_full_name(place)} does not exist") from None
     if isinstance(found, property):
         found = found.fget
     if isinstance(found, staticmethod | classmethod):
         found = found.__func__
     found = inspect.unwrap(found)
     if not isinstance(found, types.FunctionType):
-        raise PatchError(f"real.{place} is no function")
+        raise PatchError(f"{_full_name(place)} is no function")
     return found
+
+
+def _full_name(place: str) -> str:
+    return place if place.startswith(_OUTSIDE) else f"real.{place}"
 
 
 def recompile(function: types.FunctionType, source: str, name: str) -> types.CodeType:

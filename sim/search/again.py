@@ -20,9 +20,9 @@ def known_mutant(name: str | None) -> Mutant | None:
     """The mutant of that name, None for none. Raises ScenarioError if it is not known."""
     if name is None:
         return None
-    from squall.sim.search.mutants.families import LISTED, MUTANTS
+    from squall.sim.search.mutants.families import ALL_MUTANTS, LISTED
 
-    mutant = MUTANTS.get(name)
+    mutant = ALL_MUTANTS.get(name)
     if mutant is None:
         raise ScenarioError(f"scenario.expected.mutant: there is no mutant {name!r}; {LISTED}")
     return mutant

@@ -7,6 +7,8 @@ import atexit
 import os
 from typing import TYPE_CHECKING
 
+from squall.sim.stock.changes import CALLED
+from squall.sim.stock.patience import processor_s
 from squall.sim.stock.zygote import Zygote
 from squall.sim.trainings.training import training_in
 
@@ -33,6 +35,11 @@ _FREE = ("SQUALL_", "PYTEST_CURRENT_TEST")
 _TORCH_ALONE: tuple[str, ...] = ()
 #: by the modules that it has imported
 _shared: dict[tuple[str, ...], Zygote] = {}
+#: by the same, and what is changed now
+_changed: dict[tuple[str, ...], Zygote] = {}
+# A copy of this process starts its own: of these the links are this one's.
+os.register_at_fork(after_in_child=_shared.clear)
+os.register_at_fork(after_in_child=_changed.clear)
 #: what they were started with: some of it counts as an interpreter starts, or a library is imported
 _environment: dict[str, str] = {}
 
@@ -56,7 +63,8 @@ def shared_zygote(modules: tuple[str, ...]) -> Zygote:
     """The process with these modules that this one copies workers from.
 
     It is started once, and ends with this one; all are started anew if this process has another environment
-    since then, but for variables of squall's own. Raises
+    since then, but for variables of squall's own. While code is changed (sim/stock/changes.py) it is a copy of that,
+    with the changes. Raises
     :class:`squall.real.native.build.Unavailable`.
     """
     zygote = begun_zygote(modules)
@@ -78,21 +86,39 @@ def begun_zygote(modules: tuple[str, ...]) -> Zygote:
     if not _shared:
         atexit.register(close_zygotes)
         _shared[_TORCH_ALONE] = Zygote(_TORCH_ALONE, wait=False)
+    if not CALLED:
+        return _begun(modules)
+    # A rehearsal is of the code without the changes.
+    plain = modules[: modules.index(_ASKED) + 1] if _ASKED in modules else modules
+    changed = (*plain, *CALLED)
+    if changed not in _changed:
+        _close_changed()
+        _changed[changed] = Zygote(CALLED, of=_begun(plain), wait=False)
+    return _changed[changed]
+
+
+def _begun(modules: tuple[str, ...]) -> Zygote:
     if modules not in _shared:
         *most, last = modules
         if _ASKED in most:  # the last is something that the copy of another does besides
-            _shared[modules] = Zygote([last], of=begun_zygote(tuple(most)), wait=False)
+            _shared[modules] = Zygote([last], of=_begun(tuple(most)), wait=False)
         else:
             _shared[modules] = Zygote(modules, of=_shared[_TORCH_ALONE], wait=False)
     return _shared[modules]
 
 
-def zygote_pids() -> list[int]:
-    """Of those that have been begun."""
-    return [zygote.pid for zygote in _shared.values()]
+def computed_s() -> float:
+    """Seconds of a processor that all of these processes have taken, and those copies of theirs that have ended."""
+    return sum(processor_s(each.pid) for each in (*_shared.values(), *_changed.values()))
 
 
 def close_zygotes() -> None:
     """End them, if there are any, copies first."""
+    _close_changed()
     while _shared:
         _shared.popitem()[1].close()
+
+
+def _close_changed() -> None:
+    while _changed:
+        _changed.popitem()[1].close()

@@ -92,8 +92,8 @@ class MissingModule(Unavailable):
 
 
 class Zygote:
-    """A process with torch imported, and ``modules``, of which ``module:function`` calls one besides. Raises
-    :class:`Unavailable` where it cannot be had.
+    """A process with torch imported, and ``modules``, of which ``module:function`` calls one besides, and
+    ``module:function TEXT`` with that text. Raises :class:`Unavailable` where it cannot be had.
 
     ``of``: one that has torch imported already, which this one is a copy of and ends with; without it,
     a new interpreter does. ``wait`` False: the process is begun, and
@@ -155,6 +155,11 @@ class Zygote:
         request = {"do": "fork", "entry": _COPY, "folder": os.getcwd(), "modules": list(modules)}
         return self._begin(request, socket.SOCK_SEQPACKET)
 
+    @property
+    def pid(self) -> int:
+        """0 until it is known."""
+        return self._process.pid
+
     def ready(self) -> None:
         """Wait until it has imported all. Raises :class:`Unavailable`."""
         if self._is_ready:
@@ -173,10 +178,6 @@ class Zygote:
                 "threads cannot be copied"
             )
         self._is_ready = True
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     def __enter__(self) -> Zygote:
         return self

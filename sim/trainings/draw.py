@@ -24,10 +24,10 @@ from squall.sim.trainings.training import (
 #: of each wrapper: words that :mod:`.render` knows
 OPTIONS: dict[Wrapper, tuple[str, ...]] = {
     "by hand": ("async", "flat"),
-    "ddp": ("small buckets", "views", "static", "hook"),
-    "zero": ("small buckets", "views"),
-    "fsdp": ("keep", "whole", "mixed precision"),
-    "hsdp": ("keep", "whole", "mixed precision"),
+    "ddp": ("small buckets", "find unused", "views", "static", "hook", "each round"),
+    "zero": ("small buckets", "find unused", "views", "each round"),
+    "fsdp": ("keep", "whole", "each round", "mixed precision"),
+    "hsdp": ("keep", "whole", "each round", "mixed precision"),
     "tp": (),
     "dp x tp": (),
     "pipeline": (),
@@ -49,7 +49,9 @@ _SHARES: dict[Wrapper, int] = {
     "pp x dp": 3,
 }
 _WRAPPERS = tuple(wrapper for wrapper, times in _SHARES.items() for _ in range(times))
-_MOST_LAYERS, _MOST_STEPS, _MOST_TALKS, _MOST_RANKS, _MOST_CHUNKS = 4, 3, 3, 4, 4
+#: of options that are drawn otherwise than in three of ten: without them there is one bucket
+_CHANCES = {"small buckets": 0.6}
+_MOST_LAYERS, _MOST_STEPS, _MOST_TALKS, _MOST_RANKS, _MOST_CHUNKS = 4, 3, 8, 4, 4
 #: what is not for every rank, or has an operator that does not suit whole numbers
 _REDUCING: frozenset[Call] = frozenset({"all_reduce", "reduce", "reduce_scatter"})
 
@@ -83,7 +85,11 @@ def _draw(choices: KeyedChoices, seed: int) -> Training:
     rounds = 2 if choices.chance("rounds", 0.3) else 1
     if "buffer" in layers or wrapper in PIPELINES:
         rounds = 1
-    options = {option for option in OPTIONS[wrapper] if choices.chance(f"option {option}", 0.3)}
+    options = {
+        option
+        for option in OPTIONS[wrapper]
+        if choices.chance(f"option {option}", _CHANCES.get(option, 0.3))
+    }
     if rounds > 1 or {"unused", "sometimes"} & {*layers}:
         options.discard("static")
     if rounds > 1:
@@ -131,6 +137,8 @@ def _draw_talk(choices: KeyedChoices, ranks: int, steps: int) -> Talk:
     dtype: Dtype = (
         choices.pick("dtype", get_args(Dtype)) if call not in ("objects", "barrier") else "float64"
     )
+    if operator == "AVG" and dtype == "int64":  # which gloo refuses
+        operator = "SUM"
     at_work = choices.chance("at work", 0.4)
     return Talk(
         call=call,

@@ -66,13 +66,13 @@ class _Meshes:
 def _text(ranks: int, wrapper: Any, optimizer: Optimizer) -> str:
     plain = Training(ranks=ranks, layers=("linear", "linear"), optimizer=optimizer, steps=2)
     if wrapper in ("fsdp", "hsdp"):
-        plain = replace(plain, layers=("linear", "norm", "linear"))
+        plain = replace(plain, layers=("linear", "norm", "wide"))
     if wrapper == "ddp":  # whose reducer wants a result of what carries nothing: the hook has one
         plain = replace(plain, layers=("linear", "norm"), options=("hook",))
     if wrapper != "pp x dp":
         return script_text(replace(plain, wrapper=wrapper))
     # Its layers are sharded among pairs; the pipeline itself needs messages that arrive.
-    text = script_text(replace(plain, wrapper="fsdp", layers=("linear", "norm")))
+    text = script_text(replace(plain, wrapper="fsdp", layers=("wide", "norm")))
     pairs = 'init_device_mesh("cpu", (RANKS // 2, 2), mesh_dim_names=("dp", "pp"))["dp"]'
     return text.replace('init_device_mesh("cpu", (RANKS,))', pairs)
 

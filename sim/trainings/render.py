@@ -141,6 +141,15 @@ def part(tensor, sharded):
             tensor = tensor.narrow(placement.dim, begin, min(size, length - begin))
     return tensor
 '''
+_COMPARE_OWN = """
+
+def compare_own(single, model, step, share):
+    \"\"\"Nothing is reduced yet: the gradients are those of this rank's batch.\"\"\"
+    own = copy.deepcopy(single)
+    own.zero_grad()
+    loss_of(own, step, 0, share).backward()
+    compare(own, model, "gradient")
+"""
 _TRAIN = """
 
 def train(rank, groups):
@@ -171,6 +180,8 @@ if __name__ == "__main__":
     main()
 """
 _MADE: dict[Layer, str] = {
+    # Ranks have shards of it that are not equal.
+    "wide": "nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 4))",
     "norm": "nn.LayerNorm(4)",
     "buffer": "Centered()",
     "frozen": "nn.Sequential(nn.Linear(4, 4), nn.Tanh()).requires_grad_(False)",
@@ -242,6 +253,7 @@ def script_text(training: Training) -> str:
             if sharded
             else "",
         ),
+        _COMPARE_OWN if "compare_own(" in backward else "",
         *(f"\n\n{lines_of(talk, number)}" for number, talk in enumerate(training.talks)),
         _TRAIN.format(
             wrap=_indented(wrap, 4),
@@ -388,7 +400,7 @@ def _ddp(training: Training) -> _Parts:
         options.append("gradient_as_bucket_view=True")
     if "static" in training.options:
         options.append("static_graph=True")
-    elif {"unused", "sometimes"} & {*training.layers}:
+    elif {"unused", "sometimes"} & {*training.layers} or "find unused" in training.options:
         options.append("find_unused_parameters=True")
     wrap = f"model = DistributedDataParallel({', '.join(['copy.deepcopy(single)', *options])})"
     imports = ["from torch.nn.parallel import DistributedDataParallel"]
@@ -398,10 +410,12 @@ def _ddp(training: Training) -> _Parts:
     if training.wrapper == "zero":
         imports.insert(0, "from torch.distributed.optim import ZeroRedundancyOptimizer")
     backward = "for round in range(ROUNDS):\n"
-    if training.rounds > 1:
+    if training.rounds > 1 and "each round" not in training.options:
         backward += (
             "    with contextlib.nullcontext() if round == ROUNDS - 1 else model.no_sync():\n"
             "        loss_of(model, step, round, share).backward()\n"
+            "    if round == 0:\n"
+            "        compare_own(single, model, step, share)\n"
         )
     else:
         backward += "    loss_of(model, step, round, share).backward()\n"
@@ -423,9 +437,14 @@ def _fsdp(training: Training) -> _Parts:
         wrap += f"for layer in model.layers:\n    fully_shard(layer, mesh=mesh{keep})\n"
     wrap += f"fully_shard(model, mesh=mesh{keep})"
     backward = "for round in range(ROUNDS):\n"
-    if training.rounds > 1:
+    if training.rounds > 1 and "each round" not in training.options:
         backward += "    model.set_requires_gradient_sync(round == ROUNDS - 1)\n"
     backward += "    loss_of(model, step, round, share).backward()\n"
+    if training.rounds > 1 and "each round" not in training.options:
+        backward += (
+            "    reduced = [name for name, each in model.named_parameters() if each.grad is not None]\n"
+            '    assert not reduced or round == ROUNDS - 1, f"the gradients of {reduced} are reduced too early"\n'
+        )
     imports = [
         "from torch.distributed.device_mesh import init_device_mesh",
         f"from torch.distributed.fsdp import {'MixedPrecisionPolicy, ' if low else ''}fully_shard",

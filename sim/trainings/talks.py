@@ -72,10 +72,19 @@ _LINES: dict[Call, tuple[str, str]] = {
         "else:\n"
         "    work.wait()",
     ),
+    # Each sends two messages, and receives the later one first.
+    "tags": (
+        "both, after, before = [mine, mine + 1], AMONG[(place + 1) % len(AMONG)], AMONG[place - 1]\n"
+        "found = [torch.empty_like(mine) for _ in both]\n"
+        "works = [dist.isend(both[tag], after, group=group, tag=tag) for tag in (0, 1)]\n"
+        "works += [dist.irecv(found[tag], before, group=group, tag=tag) for tag in (1, 0)]",
+        "for work in works:\n    work.wait()\n"
+        "expect(torch.stack(found), torch.stack([values[place - 1], values[place - 1] + 1]))",
+    ),
     "objects": (
         "found = [None] * len(AMONG)",
-        'dist.all_gather_object(found, {{"rank": rank}}, group=group)\n'
-        'assert [each["rank"] for each in found] == AMONG, found',
+        'dist.all_gather_object(found, {{"ranks": AMONG[: place + 1]}}, group=group)\n'
+        'assert [each["ranks"][-1] for each in found] == AMONG, found',
     ),
     "sharded tensor": (
         "whole = torch.stack(values + values)\n"
@@ -111,6 +120,7 @@ _REDUCED = {
     "PRODUCT": "torch.stack(values).prod(0)",
     "MAX": "torch.stack(values).amax(0)",
     "MIN": "torch.stack(values).amin(0)",
+    "AVG": "torch.stack(values).sum(0) / len(values)",
 }
 
 

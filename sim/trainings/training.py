@@ -16,7 +16,9 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from squall.model.program.made import Checked, check_fields
 from squall.model.program.strict_json import MadeError
 
-Layer = Literal["linear", "norm", "buffer", "again", "frozen", "unused", "sometimes", "float32"]
+Layer = Literal[
+    "linear", "wide", "norm", "buffer", "again", "frozen", "unused", "sometimes", "float32"
+]
 Wrapper = Literal["by hand", "ddp", "zero", "fsdp", "hsdp", "tp", "dp x tp", "pipeline", "pp x dp"]
 Schedule = Literal["GPipe", "1F1B", "Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble"]
 Optimizer = Literal["SGD", "AdamW"]
@@ -32,12 +34,13 @@ Call = Literal[
     "ring",
     "batched ring",
     "any source",
+    "tags",
     "objects",
     "barrier",
     "sharded tensor",
     "remote gradients",
 ]
-Operator = Literal["SUM", "MAX", "MIN", "PRODUCT"]
+Operator = Literal["SUM", "MAX", "MIN", "PRODUCT", "AVG"]
 Dtype = Literal["float32", "float64", "int64"]
 
 #: what stands before the data in a script
@@ -49,12 +52,12 @@ LAYERS_OF: dict[Wrapper, tuple[Layer, ...]] = {
     "by hand": tuple(layer for layer in _ALL if layer != "buffer"),
     "ddp": _ALL,
     "zero": tuple(layer for layer in _ALL if layer != "float32"),
-    "fsdp": ("linear", "norm", "frozen"),
-    "hsdp": ("linear", "norm", "frozen"),
+    "fsdp": ("linear", "wide", "norm", "frozen"),
+    "hsdp": ("linear", "wide", "norm", "frozen"),
     "tp": ("linear",),
     "dp x tp": ("linear",),
-    "pipeline": ("linear", "norm"),
-    "pp x dp": ("linear", "norm"),
+    "pipeline": ("linear", "wide", "norm"),
+    "pp x dp": ("linear", "wide", "norm"),
 }
 #: of which ranks are in a mesh of pairs, and of which each rank has some of the layers
 PAIRS: frozenset[Wrapper] = frozenset({"hsdp", "dp x tp", "pp x dp"})
@@ -90,6 +93,8 @@ class Talk(Checked):
             raise MadeError(f"Talk.root: {self.root} is wrong: should be below {len(self.among)}")
         if self.on_thread and not self.at_work:
             raise MadeError("Talk.on_thread: True is wrong: should be False without at_work")
+        if self.operator == "AVG" and self.dtype == "int64":
+            raise MadeError("Talk.operator: 'AVG' is wrong: should be another one for int64")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

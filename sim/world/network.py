@@ -215,10 +215,10 @@ class Network(World):
             if peer in sent:
                 # What was sent before the connection was closed still arrives, before its end does.
                 after_s = sent[peer] - runtime.env.now + _CLOSE_S
-                runtime.call_later(after_s, lose).worker = None
+                runtime.call_later_for_nobody(after_s, lose)
             elif runtime.processes is not None and runtime.running.worker is not None:
                 # Not in this task: its process may end before the peer has heard all.
-                runtime.call_later(0.0, lose).worker = None
+                runtime.call_later_for_nobody(0.0, lose)
             else:
                 lose()
 
@@ -294,7 +294,7 @@ class Network(World):
                 reason = f"the connection between workers {message.src} and {message.dst} was lost"
                 self.dropped(message, reason)
                 break_off = partial(self.reset, delivery.store, message.src, message.dst, reason)
-                self.runtime.call_later(delay_s * verdict.part, break_off).worker = None
+                self.runtime.call_later_for_nobody(delay_s * verdict.part, break_off)
             case Delay():
                 self.put_on_its_way(delivery, arrives_at_s + verdict.seconds)
             case Hold():

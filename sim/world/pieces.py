@@ -110,7 +110,7 @@ class Connections(Generic[C]):
         """At its end, for good: it learns nothing more, and what it has to send again is not sent. Others learn of it
         after what else happens at this instant."""
         self._ended |= {(member, peer): None for peer in self._places if peer != member}
-        self._network.runtime.call_later(0.0, lambda: self.close(member)).worker = None
+        self._network.runtime.call_later_for_nobody(0.0, lambda: self.close(member))
 
     def ended(self, member: int, peer: int) -> bool:
         """Whether ``member`` has learned that its connection to ``peer`` has ended."""
@@ -166,7 +166,7 @@ class Connections(Generic[C]):
 
         # It is the network's, and goes on when its sender has ended.
         after_s = min(_AGAIN_S * 2**times, _MOST_S)
-        self._network.runtime.call_later(after_s, send).worker = None
+        self._network.runtime.call_later_for_nobody(after_s, send)
 
     def _arrived(self, piece: Message) -> None:
         assert isinstance(piece, Piece)

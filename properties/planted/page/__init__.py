@@ -12,7 +12,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from squall.sim.search.mutants.families import FAMILIES, MUTANTS
+from squall.sim.search.mutants.families import FAMILIES, FAMILIES_OF_GROUPS, MUTANTS
 from squall.sim.search.mutants.mutant import SCHEDULES
 
 _EXPLORED = Path(__file__).with_name("explored.json")
@@ -27,7 +27,13 @@ _TEMPLATES = Environment(
 def page() -> str:
     """The page in Markdown."""
     template = _TEMPLATES.get_template("mutants.md")
-    return template.render(schedules=SCHEDULES, families=FAMILIES, mutants=MUTANTS, **_explored())
+    return template.render(
+        schedules=SCHEDULES,
+        families=FAMILIES,
+        of_groups=FAMILIES_OF_GROUPS,
+        mutants=MUTANTS,
+        **_explored(),
+    )
 
 
 def _explored() -> dict[str, Any]:

@@ -18,7 +18,13 @@ from squall.sim.search.draw import PROFILES
 from squall.sim.search.judge import judge
 from squall.sim.search.mutants.campaign import run_mutants
 from squall.sim.search.mutants.drawn import UNKNOWN, changes, drawn_mutants
-from squall.sim.search.mutants.families import FAMILIES, MUTANTS
+from squall.sim.search.mutants.families import (
+    ALL_MUTANTS,
+    FAMILIES,
+    FAMILIES_OF_GROUPS,
+    MUTANTS,
+    MUTANTS_OF_GROUPS,
+)
 from squall.sim.search.mutants.mutant import DRAWN, SCHEDULES, Mutant
 from squall.sim.search.mutants.trial import Limits
 
@@ -33,12 +39,15 @@ SAMPLE = {
 
 
 def test_every_mutant_has_a_name_of_its_own() -> None:
-    assert len(MUTANTS) == sum(len(mutants) for mutants in FAMILIES.values())
+    planted = [*FAMILIES.values(), *FAMILIES_OF_GROUPS.values()]
+    assert len(ALL_MUTANTS) == sum(map(len, planted))
+    assert not any(mutant.groups for mutant in MUTANTS.values())
+    assert all(mutant.groups for mutant in MUTANTS_OF_GROUPS.values())
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", ALL_MUTANTS)
 def test_a_mutant_fits_its_place_and_leaves_it_as_it_was(name: str) -> None:
-    mutant = MUTANTS[name]
+    mutant = ALL_MUTANTS[name]
     function = find_function(mutant.place)
     before = function.__code__
     with mutant.apply():
@@ -48,7 +57,7 @@ def test_a_mutant_fits_its_place_and_leaves_it_as_it_was(name: str) -> None:
 
 
 def test_mutants_say_what_they_need() -> None:
-    for mutant in MUTANTS.values():
+    for mutant in ALL_MUTANTS.values():
         assert mutant.wrong and mutant.old != mutant.new
         assert set(mutant.needs) <= set(SCHEDULES)
 

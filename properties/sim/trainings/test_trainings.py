@@ -1,4 +1,4 @@
-"""Random trainings over process groups: drawn, rendered, played, made smaller; and mistakes in them are noticed."""
+"""Random trainings over process groups: drawn, rendered, played, made smaller; and planted bugs are noticed in them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from squall.model.checks.registry import check
 from squall.model.checks.scripts import counted
-from squall.properties.sim.trainings.wrong import MISTAKES
+from squall.properties.planted.trainings.users import MISTAKES
 from squall.properties.support.commands import python, squall
 from squall.sim.faults.draw import Profile
 from squall.sim.faults.kinds.crash import Crash
@@ -23,6 +23,9 @@ from squall.sim.scenario import Scenario
 from squall.sim.scenarios.play import play
 from squall.sim.search.draw import Settings, draw
 from squall.sim.search.judge import judge
+from squall.sim.search.mutants.campaign import run_mutants
+from squall.sim.search.mutants.families import MUTANTS_OF_GROUPS
+from squall.sim.search.mutants.trial import Limits
 from squall.sim.search.schedules import Rescheduled
 from squall.sim.search.shrink.shrinker import Shrinker
 from squall.sim.trainings import render
@@ -116,6 +119,39 @@ def test_a_mistake_is_noticed(name: str) -> None:
     assert any(not judge(each, SETTINGS).ok for each in islice(_with(name, scenarios), PLAYED))
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name, mutant in MUTANTS_OF_GROUPS.items()
+        if mutant.expected and not name.startswith("user-")
+    ],
+)
+@pytest.mark.usefixtures("compiled_engine")
+def test_a_planted_bug_is_noticed(name: str) -> None:
+    (result,) = run_mutants([MUTANTS_OF_GROUPS[name]], Limits(smaller_s=0.0))
+    assert result.campaign.killed, result
+
+
+@pytest.mark.usefixtures("compiled_engine")
+def test_a_planted_bug_is_in_all_processes_and_gone_afterwards() -> None:
+    """The one is in the script, the other in PyTorch's code on each rank."""
+    texts = {seed: text_of(draw(seed, SETTINGS)) for seed in range(100)}
+    for name, shows in (
+        ("user-scaled-twice", "loss_of(model, step, round, share).backward"),
+        ("later-reduction-is-a-sum", "all_reduce(mine, op=dist.ReduceOp.MAX"),
+    ):
+        seed = next(seed for seed, text in texts.items() if shows in text)
+        with MUTANTS_OF_GROUPS[name].apply():
+            verdict = judge(seed, SETTINGS)
+            assert not verdict.ok
+            with MUTANTS_OF_GROUPS[name].lifted():
+                assert judge(seed, SETTINGS).ok
+        again = judge(seed, SETTINGS)
+        assert again.ok and again.scenario is None
+
+
 def _with(name: str, scenarios: Iterator[Scenario]) -> Iterator[Scenario]:
     for scenario in scenarios:
         text, script = MISTAKES[name].made_in(text_of(scenario)), scenario.script
@@ -204,6 +240,9 @@ def test_a_training_is_replayed_and_exported_by_its_seed() -> None:
         (["replay", "groups:7", "--engine", "port"], "'groups:7' is a training, expected torch"),
         (["fuzz", "--groups", "--stats"], "--stats"),
         (["fuzz", "--groups", "--cover"], "--cover"),
+        (["mutants", "--groups", "--cover"], "--cover"),
+        (["mutants", "--groups", "--drawn", "3"], "--groups"),
+        (["mutants", "--explore", "stage-sends-twice"], "trainings are not explored"),
     ],
 )
 def test_bad_input(words: list[str], told: str) -> None:

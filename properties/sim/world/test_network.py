@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
@@ -9,6 +11,7 @@ from squall.real.rpc.message import Message
 from squall.real.rpc.message_type import MessageType
 from squall.real.worker import Worker
 from squall.sim.world.network import Network
+from squall.sim.world.processes import Clock
 from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.streams import NamedStream
 from squall.sim.world.trace import Trace
@@ -132,3 +135,27 @@ def test_a_store_ends_with_the_last_process_that_was_there() -> None:
     assert network.store("tcp://here:1") is stores["one"] is stores["other"]
     network.leave(other)
     assert network.store("tcp://here:1") is not stores["one"]
+
+
+@pytest.mark.parametrize("rate", [0.5, 1.0, 5.0])
+def test_a_connection_ends_behind_what_was_sent_by_whatever_clock(rate: float) -> None:
+    runtime = SimRuntime()
+    network = Network(runtime, latency="constant:1")
+    store = network.store("group")
+    leaving = Worker(runtime, network, name="leaving")
+    runtime.clocks = {leaving: Clock(rate=rate)}
+    log: list[tuple[str, int]] = []
+
+    def told(what: str) -> Callable[..., object]:
+        return lambda *_: log.append((what, round(runtime.now())))
+
+    def leave() -> None:
+        network.attach(store, 1, told("nothing"), told("nothing"))
+        network.connect(store, [0, 1])
+        network.send(store, Message(MessageType.COLLECTIVE, src=1, dst=0))
+        network.detach(store, 1)
+
+    network.attach(store, 0, told("a message"), told("the end"))
+    runtime.spawn(leave, name="main", worker=leaving)
+    runtime.run()
+    assert log == [("a message", 1), ("the end", 1)]

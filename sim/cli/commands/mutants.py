@@ -40,6 +40,8 @@ squall mutants dependency-not-counted --seeds 3:4
 squall mutants --explore --json        (those that an order or one fault shows, in small worlds)
 
 squall mutants --drawn 40 --seed 7     (changes of the engine that nobody chose)
+
+squall mutants --groups                (those of process groups, with trainings)
 """
 
 
@@ -63,6 +65,13 @@ def mutants(
         typer.Option(
             "--explore",
             help="Explore small worlds for the shortest order that shows each, instead.",
+        ),
+    ] = False,
+    groups: Annotated[
+        bool,
+        typer.Option(
+            "--groups",
+            help="Those of process groups: in trainings, in PyTorch's Python layers and in what carries them.",
         ),
     ] = False,
     drawn: Annotated[
@@ -99,6 +108,9 @@ def mutants(
     Each is tried in a process of its own, with the scenarios of `squall fuzz`, until one fails.
     What the stored scenarios of the corpus notice is told apart. Seconds are those of one core.
 
+    With --groups the bugs are those of process groups, and what is played are trainings over them. A NAME may be of
+    either kind.
+
     With --drawn the bugs are small changes of the engine that nobody chose: what survives shows what the
     campaign is blind to, or makes no difference. None of them has to be noticed.
 
@@ -109,13 +121,18 @@ def mutants(
         problem = f"got {seed} without --drawn; --seeds names scenarios"
         raise BadInput("--seed", str(seed), problem)
     if explored:
-        if seeds is not None or faults is not None or drawn is not None:
+        if seeds is not None or faults is not None or drawn is not None or groups:
             raise BadInput(
-                "--explore", "", "expected no --seeds, --faults and --drawn with --explore"
+                "--explore",
+                "",
+                "expected no --seeds, --faults, --drawn and --groups with --explore",
             )
         _explore(names, seconds, jobs, json=json)
-    if drawn is not None and (names or everything):
-        raise BadInput("--drawn", str(drawn), "expected no NAME and no --all with --drawn")
+    if drawn is not None and (names or everything or groups):
+        problem = "expected no NAME, no --all and no --groups with --drawn"
+        raise BadInput("--drawn", str(drawn), problem)
+    if groups and cover:
+        raise BadInput("--cover", "", "expected no --cover with --groups; trainings have none")
     from squall.sim.cli.reports.mutants import (
         Asked,
         alarming,
@@ -131,10 +148,11 @@ def mutants(
         chosen, left_out = drawn_mutants(seed or 0, drawn), []
     else:
         known = _planted()
+        of_kind = [mutant for mutant in known.values() if mutant.groups == groups]
         chosen = [known[name] for name in dict.fromkeys(names or ())] or [
-            mutant for mutant in known.values() if everything or mutant.expected
+            mutant for mutant in of_kind if everything or mutant.expected
         ]
-        left_out = [] if names else [m for m in known.values() if m not in chosen]
+        left_out = [] if names else [mutant for mutant in of_kind if mutant not in chosen]
     asked = Asked(
         mutants=tuple(chosen),
         left_out=tuple(left_out),
@@ -163,11 +181,11 @@ def mutants(
 
 def _planted() -> dict[str, Mutant]:
     """By name. Raises BadInput where there are none."""
-    from squall.sim.search.mutants.families import LISTED, MUTANTS
+    from squall.sim.search.mutants.families import ALL_MUTANTS, LISTED
 
-    if not MUTANTS:
+    if not ALL_MUTANTS:
         raise BadInput("NAME", "", f"there are no planted bugs here; {LISTED}")
-    return MUTANTS
+    return ALL_MUTANTS
 
 
 def _explore(names: list[str] | None, seconds: float, jobs: int, *, json: bool) -> NoReturn:
@@ -182,7 +200,11 @@ def _explore(names: list[str] | None, seconds: float, jobs: int, *, json: bool) 
 
     known = _planted()
     chosen = [known[name] for name in dict.fromkeys(names or ())]
-    chosen = chosen or explorable(known.values())
+    for mutant in chosen:
+        if mutant.groups:
+            problem = f"{mutant.name!r} is of process groups, and trainings are not explored"
+            raise BadInput("NAME", mutant.name, problem)
+    chosen = chosen or explorable(mutant for mutant in known.values() if not mutant.groups)
     progress = Console(file=sys.stderr, highlight=False, soft_wrap=True)
     done = 0
 

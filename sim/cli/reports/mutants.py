@@ -66,7 +66,7 @@ def result_line(result: Result) -> str:
 def _facts(mutant: Mutant) -> dict[str, Any]:
     return {
         "name": mutant.name,
-        "place": f"real.{mutant.place}",
+        "place": mutant.where,
         "wrong": mutant.wrong,
         "origin": mutant.origin,
         "needs": mutant.needs,
@@ -131,7 +131,7 @@ def print_results(results: list[Result], asked: Asked, console: Console) -> None
         if result.problem is not None:
             console.print(Text(f"{result.mutant.name}: {result.problem}", "red"), soft_wrap=True)
         elif result.mutant.origin == DRAWN and not result.killed:
-            changed = f"survived: real.{result.mutant.place}, {result.mutant.wrong}"
+            changed = f"survived: {result.mutant.where}, {result.mutant.wrong}"
             console.print(Text(changed), soft_wrap=True)
     if len(results) == 1 and results[0].first is not None:
         console.print(Text(results[0].first.text), soft_wrap=True)

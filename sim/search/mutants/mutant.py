@@ -1,4 +1,4 @@
-"""Planted bugs: a mutant is a patch of ``real/`` that makes it wrong."""
+"""Planted bugs: a mutant is a patch of ``real/``, or of what process groups are made of, that makes it wrong."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ class Mutant(Patch):
     "own", or "drawn" (drawn.py). ``needs`` are the letters of the schedules that bring it out, each of which may do.
     ``device``: where tensors have to be for it to show; those of the CPU never come there.
     ``unseen``: why no program and no check can tell it yet; empty if it is expected to die.
+    ``groups``: it is tried with trainings over process groups, and not with programs.
     """
 
     wrong: str
@@ -40,6 +41,7 @@ class Mutant(Patch):
     needs: str = "P"
     unseen: str = ""
     device: Device = "cpu"
+    groups: bool = False
 
     @property
     def needs_faults(self) -> bool:

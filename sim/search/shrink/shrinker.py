@@ -39,7 +39,7 @@ from squall.sim.scenarios.play import play
 from squall.sim.scenarios.replay import replay
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.again import planted
-from squall.sim.search.mutants.families import MUTANTS
+from squall.sim.search.mutants.families import ALL_MUTANTS
 from squall.sim.search.shrink.concrete import concrete
 from squall.sim.search.shrink.cost import cost, is_drawn
 from squall.sim.trainings.cuts import smaller
@@ -209,7 +209,7 @@ class Shrinker:
         """Whether the scenario holds without the planted bug, so that nothing else breaks it."""
         if self._mutant is None or not self._by_mutant:
             return True
-        with MUTANTS[self._mutant].lifted():
+        with ALL_MUTANTS[self._mutant].lifted():
             plain = replace(scenario, expected=Expected())
             if self._wrong is not None:
                 return not list(self._wrong(plain))

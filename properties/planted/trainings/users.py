@@ -1,9 +1,13 @@
-"""Mistakes that people make in trainings, as changes of the scripts that are drawn."""
+"""Mistakes that people make in trainings: changes of the scripts that are drawn, as these are started."""
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
+
+from squall.sim.search.mutants.mutant import Mutant
+
+RANK = 100
 
 
 class Mistake(NamedTuple):
@@ -17,7 +21,20 @@ class Mistake(NamedTuple):
         changed, times = re.subn(self.old, self.new, text, flags=re.MULTILINE)
         return changed if times else None
 
+    def planted(self, name: str) -> Mutant:
+        """In the processes that run the script."""
+        made = f"__import__('re').sub({self.old!r}, {self.new!r}, script.text, flags={int(re.M)})"
+        return Mutant(
+            name="user-" + re.sub(r"\W+", "-", name),
+            wrong=name,
+            place="squall.sim.stock.script:ScriptProcesses.__init__",
+            old="    self.script = script\n",
+            new=f"    self.script = script = __import__('dataclasses').replace(script, text={made})\n",
+            groups=True,
+        )
 
+
+#: by what is wrong
 MISTAKES = {
     "wrong divisor": Mistake(r"div_\(RANKS\)", "div_(RANKS + 1)"),
     "scaled twice": Mistake(
@@ -130,4 +147,36 @@ MISTAKES = {
         r"^    optimizers = \[(.*ZeroRedundancyOptimizer.*)$",
         r"    ZeroRedundancyOptimizer._sync_params = lambda self: None\n    optimizers = [\1",
     ),
+    "swapped collectives": Mistake(
+        r"^( +)for each in model\.parameters\(\):\n( +if each\.grad is not None:\n +)(works|dist)",
+        r"\1for each in list(model.parameters())[:: 1 if rank else -1]:\n\2\3",
+    ),
+    "another order in two groups": Mistake(
+        r"^( +)if (step == \d) and (rank in \[[^]]*\]:\n(?: +.*\n){3})\1if \2 and (rank in \[[^]]*\]:\n(?: +.*\n){3})",
+        r"\1for turn in (0, 1)[:: 1 if rank else -1]:\n\1 if turn == 0 and \2 and \3\1 if turn == 1 and \2 and \4",
+    ),
+    "no_sync missing on one rank": Mistake(
+        r"nullcontext\(\) if round == ROUNDS - 1 else",
+        r"nullcontext() if round == ROUNDS - 1 or rank == 0 else",
+    ),
+    "no_sync missing": Mistake(
+        r"nullcontext\(\) if round == ROUNDS - 1 else", r"nullcontext() if True else"
+    ),
+    "reduced in each round": Mistake(
+        r"set_requires_gradient_sync\(.*\)$", "set_requires_gradient_sync(True)"
+    ),
+    "sent in the order of a dict": Mistake(
+        r"^( +)mirror, share = single",
+        r"\1for _, each in sorted(single.state_dict().items(), reverse=rank == 0):\n\1    dist.broadcast(each, 0)\n\1mirror, share = single",
+    ),
+    "group names by rank": Mistake(
+        r"groups = \[dist\.new_group\((\[[^]]*\])\)",
+        r"groups = [dist.new_group(\1, use_local_synchronization=dist.get_rank() > 0)",
+    ),
+    "an extra call": Mistake(
+        r'^( +)compare\(mirror, model, "gradient"\)',
+        r'\1if rank == 1:\n\1    dist.all_reduce(torch.zeros(1))\n\1compare(mirror, model, "gradient")',
+    ),
 }
+
+MUTANTS = tuple(mistake.planted(name) for name, mistake in MISTAKES.items())

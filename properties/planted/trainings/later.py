@@ -1,0 +1,101 @@
+"""Bugs that were written down before anybody knew what the campaign makes of them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from squall.properties.planted.trainings.users import Mistake
+from squall.sim.search.mutants.mutant import Mutant
+
+RANK = 400
+bug = partial(Mutant, groups=True)
+_FSDP = "torch.distributed.fsdp._fully_shard"
+MUTANTS = (
+    # -- of users ---------------------------------------------------------------------------
+    Mistake(
+        r"^( +)loss_of\(model, step, round, share\)\.backward",
+        r"\1(loss_of(model, step, round, share) * ROUNDS).backward",
+    ).planted("accumulated gradients are not divided by rounds"),
+    Mistake(r", make_optimizer\(model\)\]", r", make_optimizer(copy.deepcopy(single))]").planted(
+        "an optimizer of other parameters"
+    ),
+    Mistake(r"mirror, share = single, (rank.*)$", r"mirror, share = single, 0").planted(
+        "all ranks train on one share"
+    ),
+    Mistake(
+        r"^( +)each\.zero_grad\(\)",
+        r"\1each.zero_grad() if rank != 1 or each is optimizers[0] else None",
+    ).planted("gradients stay on one rank"),
+    # -- of PyTorch -------------------------------------------------------------------------
+    bug(
+        name="weights-are-not-sent-at-first",
+        wrong="DistributedDataParallel begins without sending the parameters of rank 0",
+        place="torch.distributed.utils:_sync_module_states",
+        old="    _sync_params_and_buffers(",
+        new="    (lambda *_, **__: None)(",
+    ),
+    bug(
+        name="first-layer-is-not-reduced",
+        wrong="a sharded module whose input needs no gradient is not seen to after a backward pass",
+        place=f"{_FSDP}._fsdp_state:FSDPState._root_post_backward_final_callback",
+        old="                    fsdp_param_group.post_backward()\n",
+        new="                    pass\n",
+    ),
+    bug(
+        name="stage-reduces-its-outermost-alone",
+        wrong="a stage reduces the gradients of its outermost sharded module alone",
+        place="torch.distributed.pipelining.stage:_PipelineStageBase.perform_reduce_grad",
+        old="in distributed_state._state_ctx.all_states:",
+        new="in distributed_state._state_ctx.all_states[:1]:",
+    ),
+    bug(
+        name="batch-cut-by-the-remainder",
+        wrong="a batch is cut into parts of which the last may be smaller than the first ones",
+        place="torch.distributed.pipelining.microbatch:_split_tensor",
+        old="        chunk_tensors = torch.tensor_split(tensor, num_chunks, spec.split_dim)\n",
+        new="        chunk_tensors = torch.chunk(tensor, num_chunks, spec.split_dim)[::-1]\n",
+    ),
+    bug(
+        name="later-tensor-is-read-at-once",
+        wrong="a tensor of a functional collective is read before the collective is over",
+        place="torch.distributed._functional_collectives:AsyncCollectiveTensor.trigger_wait",
+        old="        out = wait_tensor(self.elem)\n",
+        new="        out = self.elem\n",
+    ),
+    bug(
+        name="mesh-gives-the-first-group",
+        wrong="a mesh gives the group of its first dimension, whichever is asked for",
+        place="torch.distributed.device_mesh:DeviceMesh.get_group",
+        old="self._dim_group_names[mesh_dim])",
+        new="self._dim_group_names[0])",
+    ),
+    # -- of what carries groups here --------------------------------------------------------
+    bug(
+        name="strides-are-not-looked-at",
+        wrong="of a tensor that does not lie in one piece the memory is sent as it is",
+        place="squall.sim.stock.digests:dense_of",
+        old="    return tensor if tensor.is_contiguous() else tensor.detach().contiguous()\n",
+        new="    return tensor\n",
+    ),
+    bug(
+        name="members-in-the-order-they-came",
+        wrong="the members of a group are in the order in which they came to it",
+        place="squall.sim.stock.groups:NativeGroups._join",
+        old="for member in sorted(come)}",
+        new="for member in come}",
+    ),
+    bug(
+        name="store-waits-for-one-key",
+        wrong="whoever waits for several keys of a store goes on with the first",
+        place="squall.sim.stock.stores:Stores._wait",
+        old="all(",
+        new="any(",
+    ),
+    bug(
+        name="filled-buffers-count-as-written",
+        wrong="a tensor that two receives fill one after the other counts as written to too early",
+        place="squall.sim.stock.group_guest:Member.run",
+        old="            taken.filled(under_way)\n",
+        new="",
+    ),
+)
