@@ -73,6 +73,8 @@ def _plainer(talk: Talk) -> Iterator[Talk]:
     for name, plain in _PLAIN_TALK.items():
         if getattr(talk, name) != plain:
             changes: dict[str, Any] = {name: plain}
+            if name == "at_work":
+                changes["on_thread"] = False
             yield replace(talk, **changes)
     for at in range(len(talk.among)):
         if len(talk.among) > 2:

@@ -49,7 +49,7 @@ MISTAKES = {
         r"\1for each in list(model.parameters())[1:]:\n\1    if each.grad is not None:\n\2works",
     ),
     "a call missing on one rank": Mistake(
-        r"next\(talk, None\)", "next(talk, None) if rank else None"
+        r"next\((talk_\d), None\)", r"next(\1, None) if rank else None"
     ),
     "a barrier on rank 0 alone": Mistake(
         r"^        for each in optimizers:\n            each\.zero_grad",
