@@ -74,6 +74,15 @@ class Violation(NamedTuple):
         return {**self._asdict(), "events": list(self.events)}
 
 
+class Spent(NamedTuple):
+    """Seconds of virtual time that a process has spent on ``what``, an operator or ``sleep``."""
+
+    worker: int
+    start_s: float
+    end_s: float
+    what: str
+
+
 class ProcessError(NamedTuple):
     """An exception that a process's own code let through, or what the process died of.
 
@@ -195,6 +204,10 @@ class Run:
     results: int = 0
     #: how often ranks were asked whether their replicas agree
     replicas: int = 0
+    #: where it was to be noted: what processes have spent time on, in the order of its ends; and by worker, when an
+    #: optimizer made a step
+    spent: list[Spent] = field(default_factory=list)
+    steps: list[tuple[int, float]] = field(default_factory=list)
     #: the last operation that has failed since others did not do their part of it
     stall: Stall | None = None
     #: collectives and messages of process groups that have ended, each counted by each rank

@@ -50,13 +50,14 @@ _ON_THE_WAY = {os.path.join(_TORCH, path) for path in ("overrides.py", "autograd
 
 
 class Computing(TorchFunctionMode):
-    """On the stack of each thread that runs code of a script. ``spend`` lets seconds pass for who calls it.
+    """On the stack of each thread that runs code of a script. ``spend`` lets seconds pass for who calls it, in an
+    operator.
 
     :attr:`computed`: by operator, or class of a module that has a duration, how often it ran and how
     many seconds of processor time it took.
     """
 
-    def __init__(self, durations: str, spend: Callable[[float], object]) -> None:
+    def __init__(self, durations: str, spend: Callable[[float, str], object]) -> None:
         super().__init__()
         self.computed: dict[str, tuple[int, float]] = {}
         self._seconds, self._spend = parse_compute(durations), spend
@@ -84,7 +85,7 @@ class Computing(TorchFunctionMode):
         self.computed[name] = times + 1, total + took_s
         seconds = self._seconds.get(name, self._seconds.get(EVERY, 0.0))
         if seconds:
-            self._spend(seconds)
+            self._spend(seconds, name)
 
     @contextmanager
     def watch(self, autograd: ModuleType) -> Iterator[None]:

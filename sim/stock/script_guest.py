@@ -27,6 +27,7 @@ import torch.distributed.autograd
 import torch.distributed.rpc
 import torch.distributed.rpc.internal
 import torch.multiprocessing
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from squall.model.events.run import EXITED
 from squall.real.native import turns, waits
@@ -204,6 +205,8 @@ class ScriptGuest:
         modules, sharded = ddp_modules.DdpModules(), fsdp_modules.FsdpModules()
         if role["replicas"]:
             replicas_guest.install(here, modules, sharded)
+        if role["steps"]:
+            register_optimizer_step_post_hook(lambda *_: here.tell("step"))
         if role["check"]:
             local_gradients.install(here, modules)
             fsdp_gradients.install(here, sharded)
@@ -236,7 +239,7 @@ class ScriptGuest:
         _thread.start = _starting(_thread.start, here)
         if role["compute"]:
             self.computing = Computing(
-                role["compute"], lambda seconds: here.ask("compute", seconds)
+                role["compute"], lambda seconds, name: here.ask("compute", seconds, name)
             )
             self._opened.enter_context(self.computing.watch(_autograd))
             _thread.run = self._computed(_thread.run)
