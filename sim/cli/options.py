@@ -185,9 +185,10 @@ Compute = Annotated[
     str | None,
     typer.Option(
         "--compute",
-        metavar="COSTS|measured",
+        metavar="COSTS|FILE|measured",
         help="Virtual time that operators and modules take, such as linear=1ms,Net=5ms,20us (20us: every "
-        "other operator); measured: what they take in a run before this one (kept in the scenario).",
+        "other operator), or a .json file that says it; measured: what they take in a run before this one "
+        "(kept in the scenario).",
         parser=parsers.compute,
         show_default=False,
     ),

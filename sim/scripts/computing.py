@@ -28,6 +28,13 @@ from squall.sim.world.compute import EVERY, parse_compute
 #: the module that runs and has a duration of its own
 _outermost: ContextVar[torch.nn.Module | None] = ContextVar("module with a duration", default=None)
 _BACKWARD = "backward"
+#: functions of torch.distributed.pipelining.stage, and which operators they are: all of a backward pass of a stage, or,
+#: in schedules that divide it, the part for its input and the part for its weights
+_STAGES = {
+    "stage_backward": _BACKWARD,
+    "stage_backward_input": "backward_input",
+    "stage_backward_weight": "backward_weight",
+}
 _PROPERTIES = frozenset(("get", "set", "delete"))
 #: what moves tensors and makes them again, and the engines: none of it is called by a script
 _TORCH = os.path.dirname(str(torch.__file__))
@@ -87,6 +94,11 @@ class Computing(TorchFunctionMode):
         if seconds:
             self._spend(seconds, name)
 
+    def time_stages(self, stages: Any) -> None:
+        """Let passes of stages of a pipeline be operators; ``stages``: torch.distributed.pipelining.stage."""
+        for name, told in _STAGES.items():
+            setattr(stages, name, self._timed(getattr(stages, name), told))
+
     @contextmanager
     def watch(self, autograd: ModuleType) -> Iterator[None]:
         """While this is open, modules with a duration take it, and so does ``backward`` of ``autograd``."""
@@ -101,14 +113,14 @@ class Computing(TorchFunctionMode):
             begins.remove()
             ends.remove()
 
-    def _timed(self, function: Any) -> Any:
-        """An operator although torch does not see it."""
+    def _timed(self, function: Any, name: str = _BACKWARD) -> Any:
+        """An operator although torch does not see it, or not as one of the script's."""
 
         @functools.wraps(function)
         def ran(*args: Any, **kwargs: Any) -> Any:
             before_s = thread_time()
             result = function(*args, **kwargs)
-            self.ran(function.__name__, thread_time() - before_s)
+            self.ran(name, thread_time() - before_s)
             return result
 
         return ran

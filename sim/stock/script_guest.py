@@ -66,6 +66,7 @@ from squall.sim.stock import (
     stacks_from_outside,
     turn_guest,
 )
+from squall.sim.stock.after_import import after_import
 from squall.sim.stock.packed import Packed
 from squall.sim.stock.store_guest import FileStore, PrefixStore, SharedStore, TCPStore, meet
 from squall.sim.world.started import STARTED
@@ -242,6 +243,7 @@ class ScriptGuest:
                 role["compute"], lambda seconds, name: here.ask("compute", seconds, name)
             )
             self._opened.enter_context(self.computing.watch(_autograd))
+            after_import("torch.distributed.pipelining.stage", self.computing.time_stages)
             _thread.run = self._computed(_thread.run)
             _internal._run_function = self._computed(_internal._run_function)
         _thread.run = waits.numbered(_thread.run)
