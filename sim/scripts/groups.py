@@ -130,6 +130,8 @@ class Groups(Generic[C]):
         if group.called[tag] == group.size:
             del group.called[tag]
             self.all_called(group, tag)
+        if wait not in group.waits:
+            return  # what it gave was all that was missing
         if not self._over(group, wait) and (gone := group.gone(wait)) is not None:
             self._cut_off(group, wait, gone)
 
