@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from squall.model.events.run import Run
+from squall.model.events.run import Run, Stepped
 from squall.real import tracing
 
 #: what a message between two ranks is called, where collectives have their names
@@ -125,7 +125,7 @@ class GroupTime:
 
     @cached_property
     def segments(self) -> dict[int, list[Segment]]:
-        """By rank, in order, without gaps from 0 to the end of its last operation or computation."""
+        """By rank, in order, without gaps from 0 to the end of its last operation, computation or step."""
         return {rank: list(self._segments_of(rank)) for rank in self.ranks}
 
     def segments_in(self, step: Step) -> Iterator[Segment]:
@@ -160,13 +160,14 @@ class GroupTime:
     # -- steps ----------------------------------------------------------------------------
 
     def _step_ends(self, rank: int) -> list[float]:
-        calls = [self._time_s(each.started) for each in self._operations if each.rank == rank]
-        ends: list[float] = []
-        for at_s in sorted(at_s for each, at_s in self.run.steps if each == rank):
-            if ends and not any(ends[-1] <= call_s < at_s for call_s in calls):
-                ends.pop()
-            ends.append(at_s)
-        return ends
+        calls = [each.started for each in self._operations if each.rank == rank]
+        ends: list[Stepped] = []
+        for each in self.run.steps:
+            if each.worker == rank:
+                if ends and not any(ends[-1].event <= call < each.event for call in calls):
+                    ends.pop()
+                ends.append(each)
+        return [each.at_s for each in ends]
 
     # -- segments -------------------------------------------------------------------------
 
@@ -177,7 +178,8 @@ class GroupTime:
             yield from self._gap(rank, at_s, start_s, ended)
             yield Segment(rank, start_s, end_s, "compute", what)
             at_s = end_s
-        last_s = max((self._time_s(each.ended) for each in ended), default=0.0)
+        stepped = [each.at_s for each in self.run.steps if each.worker == rank]
+        last_s = max([*(self._time_s(each.ended) for each in ended), *stepped, 0.0])
         yield from self._gap(rank, at_s, last_s, ended)
 
     def _computed(self, rank: int) -> Iterator[tuple[float, float, str]]:
@@ -261,18 +263,23 @@ class GroupTime:
         return known[at] if at >= 0 else -1
 
     def _let_send(self, about: About, message: _Message) -> int:
-        """What happened last before a message was sent that it may have waited for: its sender's call, or an arrival."""
-        known = self._of.get(about, [])
+        """What happened last before a message was sent that it may have waited for: its sender's call, an arrival there,
+        or, where none is as late, that of the message before it on its link."""
+        known, same_link = self._of.get(about, []), -1
         for at in range(bisect_left(known, message.sent) - 1, -1, -1):
-            other = self._arrivals.get(known[at])
+            event, other = known[at], self._arrivals.get(known[at])
+            if same_link >= 0 and self._time_s(event) < self._time_s(same_link):
+                break
             if other is None:
-                if self.run.records[known[at]][1] == message.src:
-                    return known[at]
-            elif about[1] != _SEND and (
-                other.dst == message.src or (other.src, other.dst) == (message.src, message.dst)
-            ):
-                return known[at]
-        return -1
+                if self.run.records[event][1] == message.src:
+                    return event
+            elif about[1] == _SEND:
+                continue
+            elif other.dst == message.src:
+                return event
+            elif same_link < 0 and (other.src, other.dst) == (message.src, message.dst):
+                same_link = event
+        return same_link
 
     # -- from the events ------------------------------------------------------------------
 

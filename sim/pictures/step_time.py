@@ -28,6 +28,8 @@ _COMPUTED = (BLUE, ORANGE, GREEN, PURPLE, SKY)
 _MOVING, _WAITING, _IDLE = YELLOW, PALE_GREY, PALE
 #: parts of a path that are told in a summary, and on either side of what is left out of its course
 _SHARES, _TOLD = 5, 10
+#: what part of it is told in a summary
+_LEAST = 0.01
 
 
 def step_time(found: GroupTime, step: Step) -> go.Figure:
@@ -112,10 +114,11 @@ def told(path: Sequence[Hop]) -> list[str]:
     for each in path:
         shares[_part(each)] += each.seconds
     most = sorted(shares.items(), key=lambda each: (-each[1], each[0]))
-    said = [f"{100 * s / total_s:.0f} % {what} ({seconds(s)})" for what, s in most[:_SHARES]]
-    if len(most) > _SHARES:
-        rest_s = sum(s for _, s in most[_SHARES:])
-        said.append(f"{100 * rest_s / total_s:.0f} % elsewhere ({seconds(rest_s)})")
+    large = [(what, s) for what, s in most[:_SHARES] if s / total_s >= _LEAST]
+    said = [f"{100 * s / total_s:.0f} % {what} ({seconds(s)})" for what, s in large]
+    if len(most) > len(large):
+        rest_s = sum(s for _, s in most[len(large) :])
+        said.append(f"{100 * rest_s / total_s:.1f} % elsewhere ({seconds(rest_s)})")
     course = [
         f"{what} {seconds(sum(each.seconds for each in hops))}"
         for what, hops in groupby(path, key=_part)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from squall.model.checks.compiled import TORN
 from squall.model.events.kept import Kept, unended
-from squall.model.events.run import DIED, EXITED, ProcessError, Run, Spent
+from squall.model.events.run import DIED, EXITED, ProcessError, Run, Spent, Stepped
 from squall.model.events.waiting import line_of
 from squall.sim.scenario import CommandLine, Scenario, Script, World
 from squall.sim.scripts import ranks
@@ -96,7 +96,7 @@ class ScriptProcesses:
         self.left: list[Kept] = []
         #: as Run.spent and Run.steps
         self.spent: list[tuple[NativeWorker, tuple[float, float, str]]] = []
-        self.steps: list[tuple[NativeWorker, float]] = []
+        self.steps: list[tuple[NativeWorker, float, int]] = []
         self.leaked_rrefs = 0
         self.leaked_contexts = 0
         #: by rank: counters when its groups ended, added up
@@ -260,7 +260,8 @@ class ScriptProcesses:
 
     def _step(self, worker: NativeWorker, question: int) -> None:
         """An optimizer of it has made a step."""
-        self.steps.append((worker, self.cluster.runtime.now()))
+        events = len(self.cluster.trace.records)
+        self.steps.append((worker, self.cluster.runtime.now(), events))
 
     def close(self) -> None:
         self._children.close()
@@ -455,7 +456,7 @@ def run_script(
     run.replicas = processes.replicas.compared
     run.computed = processes.computed
     run.spent = [Spent(each.id, *rest) for each, rest in processes.spent]
-    run.steps = [(each.id, at_s) for each, at_s in processes.steps]
+    run.steps = [Stepped(each.id, at_s, event) for each, at_s, event in processes.steps]
     names = hint_for_names(script.compute, run.computed)
     run.hints = [*processes.hints, *filter(None, [names])]
     run.failed_processes = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast, get_args
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -13,10 +13,10 @@ from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.engine import begin, left_out, ready, tell_left_out
 from squall.sim.cli.exits import FAILED, INTERRUPTED
-from squall.sim.cli.options import Compute, FaultsOption, Json, Plotly, Seed, output_option
+from squall.sim.cli.options import Backend, Compute, FaultsOption, Json, Plotly, Seed, output_option
 from squall.sim.cli.script import ScriptRun
 from squall.sim.cli.streams import each_warning_once, stdout_to_stderr
-from squall.sim.names import MAX_WORKERS, BackendName
+from squall.sim.names import MAX_WORKERS
 from squall.sim.world.garbage import no_collections
 
 if TYPE_CHECKING:
@@ -84,15 +84,7 @@ def what_if(
             parser=parsers.algorithm,
         ),
     ] = None,
-    backend: Annotated[
-        str,
-        typer.Option(
-            "--backend",
-            metavar="gloo|nccl|mpi",
-            help="As on which backend operations of process groups wait for others, and take their algorithms.",
-            parser=parsers.one_of("--backend", get_args(BackendName)),
-        ),
-    ] = "gloo",
+    backend: Backend = "gloo",
     faults: FaultsOption = None,
     seed: Seed = 0,
     step: Annotated[
@@ -129,7 +121,7 @@ def what_if(
         faults=faults,
         check=False,
         compute=compute or "",
-        backend=cast("BackendName", backend),
+        backend=backend,
         replicas=False,
         links=_links(link or []),
         algorithms=_algorithms(algorithm or []),

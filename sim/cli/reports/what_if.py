@@ -139,8 +139,8 @@ def print_report(
 
 def _table(ranks: dict[int, OfRank]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("rank", "in", "time", "data moves", "waits"):
-        table.add_column(name, style="dim" if name == "rank" else "", no_wrap=name != "waits")
+    for name in ("rank", "in", "time", "data moves", "waits, or what it computes"):
+        table.add_column(name, style="dim" if name == "rank" else "", no_wrap="waits" not in name)
     for rank, of in list(ranks.items())[:_RANKS]:
         for at, row in enumerate(_rows(of)):
             table.add_row("" if at else str(rank), *row)
