@@ -26,6 +26,8 @@ from squall.sim.pictures.palette import (
 #: operators by the order of their names, and operations of groups while their data moves
 _COMPUTED = (BLUE, ORANGE, GREEN, PURPLE, SKY)
 _MOVING, _WAITING, _IDLE = YELLOW, PALE_GREY, PALE
+#: how high a row is at least, and all of them if they are few
+_ROW_PX, _FEW_ROWS_PX = 30, 600
 #: parts of a path that are told in a summary, and on either side of what is left out of its course
 _SHARES, _TOLD = 5, 10
 #: what part of it is told in a summary
@@ -66,7 +68,7 @@ def step_time(found: GroupTime, step: Step) -> go.Figure:
     figure.update_layout(
         barmode="overlay",
         bargap=0.25,
-        height=140 + 44 * len(rows),
+        height=150 + len(rows) * max(_ROW_PX, min(_FEW_ROWS_PX // len(rows), 3 * _ROW_PX)),
         xaxis={"title": "milliseconds of virtual time since the step began"},
         yaxis={"categoryorder": "array", "categoryarray": rows},
         title=f"{_named(step)}: {seconds(step.seconds)}",

@@ -170,7 +170,7 @@ def write_page(found: GroupTime, step: Step, title: str, path: Path, plotly: Plo
     from squall.sim.pictures.plotly_js import write_plotly
     from squall.sim.pictures.step_time import step_time, told
 
-    text = "\n".join(["Critical path: " + told(found.critical_path(step))[0]])
+    text = "Critical path: " + "\n\n".join(told(found.critical_path(step)))
     page = figure_page(step_time(found, step), title, text=text, plotly=plotly)
     try:
         path.write_text(page, encoding="utf-8")
