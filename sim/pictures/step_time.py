@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import groupby
 
 import plotly.graph_objects as go
 
@@ -30,6 +29,8 @@ _MOVING, _WAITING, _IDLE = YELLOW, PALE_GREY, PALE
 _ROW_PX, _FEW_ROWS_PX = 30, 600
 #: parts of a path that are told in a summary, and on either side of what is left out of its course
 _SHARES, _TOLD = 5, 10
+#: ranks of a way that are told
+_RANKS = 6
 #: what part of it is told in a summary
 _LEAST = 0.01
 
@@ -122,13 +123,34 @@ def told(path: Sequence[Hop]) -> list[str]:
         rest_s = sum(s for _, s in most[len(large) :])
         said.append(f"{100 * rest_s / total_s:.1f} % elsewhere ({seconds(rest_s)})")
     course = [
-        f"{what} {seconds(sum(each.seconds for each in hops))}"
-        for what, hops in groupby(path, key=_part)
+        f"{_way(hops)} {seconds(sum(each.seconds for each in hops))}" for hops in _together(path)
     ]
     if len(course) > 2 * _TOLD + 1:
         left_out = f"({len(course) - 2 * _TOLD} more)"
         course = [*course[:_TOLD], left_out, *course[-_TOLD:]]
     return [f"{seconds(total_s)}: {', '.join(said)}", ", then ".join(course)]
+
+
+def _together(path: Sequence[Hop]) -> list[list[Hop]]:
+    """Hops that are told as one: what one rank does, and data that goes on from rank to rank."""
+    found: list[list[Hop]] = []
+    for each in path:
+        last = found[-1][-1] if found else None
+        goes_on = last is not None and (last.kind, last.rank) == (each.kind, each.src)
+        if last is not None and (goes_on or _part(last) == _part(each)):
+            found[-1].append(each)
+        else:
+            found.append([each])
+    return found
+
+
+def _way(hops: Sequence[Hop]) -> str:
+    if hops[0].src < 0 or len({_part(each) for each in hops}) == 1:
+        return _part(hops[0])
+    ranks = [str(rank) for rank in (hops[0].src, *(each.rank for each in hops))]
+    if len(ranks) > _RANKS:
+        ranks[_RANKS - 1 : -1] = ["…"]
+    return f"{hops[0].kind} along ranks {', '.join(ranks)}"
 
 
 def _part(hop: Hop) -> str:

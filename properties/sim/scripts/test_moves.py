@@ -122,3 +122,49 @@ def test_a_late_member_of_a_tree_delays_whom_it_passes_data_to(tmp_path: Path) -
 def test_a_slow_link_delays_all_of_a_ring(tmp_path: Path) -> None:
     slow = play(FOLDER / "collective.py", "all_reduce", links=f"{LINKS};2-3:latency=1ms")
     assert min(ends_s(slow, "all_reduce").values()) == pytest.approx(2 * (P - 1) * 1e-3, rel=0.5)
+
+
+LEAVES = """
+import os, sys, time, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+if dist.get_rank() == 2:
+    time.sleep(1)
+    os._exit(3)
+dist.all_reduce(torch.ones(4))
+"""
+
+
+def test_a_member_that_ends_before_its_part_ends_the_collective_of_the_others(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "leaves.py"
+    script.write_text(LEAVES, encoding="utf-8")
+    printed = io.StringIO()
+    scenario = script_scenario(script, workers=4, latency="0", check=False, engine="torch")
+    run = ENGINES["torch"].run(scenario.in_world(links=LINKS), stdout=printed, stderr=printed)
+    assert run.outcome == "error" and run.ended_s == pytest.approx(1.0, rel=0.01)
+    assert run.stall is not None
+    assert "waits for rank 2 to call `all_reduce`" in "".join(run.stall.lines)
+
+
+SENDS = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+rank, x = dist.get_rank(), torch.ones(1 << 18)
+if rank == 0:
+    works = [dist.isend(x * each, 1, tag=each) for each in (1, 2, 3)]
+    for work in works:
+        work.wait()
+else:
+    for each in (1, 2, 3):
+        dist.recv(x, tag=each)
+        assert x[0] == each
+"""
+
+
+def test_messages_leave_a_port_one_after_the_other(tmp_path: Path) -> None:
+    script = tmp_path / "sends.py"
+    script.write_text(SENDS, encoding="utf-8")
+    run = play(script, ranks=2)
+    ended = [run.records[event][0] for event in run.of(tracing.OPERATION_ENDED)]
+    assert sorted(set(ended)) == pytest.approx([A + N, A + 2 * N, A + 3 * N])
