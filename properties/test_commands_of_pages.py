@@ -19,6 +19,7 @@ PAGES = [
         *sorted((DOCS / "howto").glob("*.md")),
         DOCS / "backward.md",
         DOCS / "why.md",
+        DOCS / "what-if.md",
         ROOT / "README.md",
     )
     if any(block.language == "console" for block in blocks(page.read_text(encoding="utf-8")))

@@ -28,8 +28,10 @@ from squall.sim.names import (
     EngineName,
     runs_on,
 )
+from squall.sim.world.algorithms import parse_algorithms
 from squall.sim.world.compute import parse_compute
 from squall.sim.world.latency import DEFAULT_LATENCY, parse_latency
+from squall.sim.world.links import parse_links
 
 Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
 
@@ -41,6 +43,16 @@ def _latency(text: str) -> str:
 
 def _compute(text: str) -> str:
     parse_compute(text)
+    return text
+
+
+def _links(text: str) -> str:
+    parse_links(text)
+    return text
+
+
+def _algorithms(text: str) -> str:
+    parse_algorithms(text)
     return text
 
 
@@ -120,6 +132,9 @@ class World(Checked):
     ``shut_down_early``: workers of a program shut down with references in hand and work under way.
     ``skip_handshakes``: their group begins without the round of calls that opens its connections,
     and ends without one where nothing is under way any more. ``device``: where all tensors live.
+    ``links``: what they cost, as in :func:`squall.sim.world.links.parse_links`, in the place of latency and bandwidth;
+    then collectives of a script on the engine torch go by the steps of algorithms, those of ``algorithms``
+    (:func:`squall.sim.world.algorithms.parse_algorithms`) or of its backend, and it is noted when ranks compute.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -133,6 +148,8 @@ class World(Checked):
     shut_down_early: bool = False
     skip_handshakes: bool = False
     device: Device = "cpu"
+    links: Annotated[str, AfterValidator(_links)] = ""
+    algorithms: Annotated[str, AfterValidator(_algorithms)] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +192,11 @@ class Scenario(Checked):
         check_plan(self.faults, workers=self.workers)
         if not runs_on(self.engine, self.world.device):
             raise MadeError(f"scenario.world.device: {NOT_ON_TORCH.format(self.world.device)}")
+        for name in ("links", "algorithms"):
+            if getattr(self.world, name) and (self.script is None or self.engine != "torch"):
+                raise MadeError(f"scenario.world.{name}: is for scripts on the engine torch")
+        if self.world.algorithms and not self.world.links:
+            raise MadeError("scenario.world.algorithms: needs scenario.world.links")
         for name in ("shut_down_early", "skip_handshakes"):
             if self.script is not None and getattr(self.world, name):
                 raise MadeError(

@@ -74,6 +74,23 @@ class Violation(NamedTuple):
         return {**self._asdict(), "events": list(self.events)}
 
 
+class Spent(NamedTuple):
+    """Seconds of virtual time that a process has spent on ``what``, an operator or ``sleep``."""
+
+    worker: int
+    start_s: float
+    end_s: float
+    what: str
+
+
+class Stepped(NamedTuple):
+    """An optimizer of a process has made a step; ``event``: how many events there were before."""
+
+    worker: int
+    at_s: float
+    event: int
+
+
 class ProcessError(NamedTuple):
     """An exception that a process's own code let through, or what the process died of.
 
@@ -195,6 +212,9 @@ class Run:
     results: int = 0
     #: how often ranks were asked whether their replicas agree
     replicas: int = 0
+    #: where it was to be noted: what processes have spent time on, in the order of its ends, and steps of optimizers
+    spent: list[Spent] = field(default_factory=list)
+    steps: list[Stepped] = field(default_factory=list)
     #: the last operation that has failed since others did not do their part of it
     stall: Stall | None = None
     #: collectives and messages of process groups that have ended, each counted by each rank

@@ -76,6 +76,15 @@ def own_test(folder: Path) -> str:
     return made(folder, str(kept.relative_to(folder)))
 
 
+def step(folder: Path) -> str:
+    """The page of docs/what-if.md."""
+    costs = "--ranks 4 --link latency=1ms,bandwidth=1e9 --compute Sequential=10ms,backward=20ms"
+    words = ["examples/pipeline_1f1b.py", *costs.split(), "-o", "step.html"]
+    code, said = typed(["squall", "what-if", *words], folder)
+    assert code == 0, said
+    return (folder / "step.html").read_text(encoding="utf-8")
+
+
 def click_message(page: Page, kind: str, nth: int) -> None:
     """Choose the nth message of a kind of those that the window shows."""
     trace, shown = page.js(
@@ -170,6 +179,7 @@ def main() -> None:
         take(browser, example(folder, "rref_sharing.py"), [("timeline-rrefs", "rrefs", nothing)])
         take(browser, own_test(folder), [("failing-run", "space_time", overtaken)])
         take(browser, both_runs(folder), [("why-two-runs", None, nothing)])
+        take(browser, step(folder), [("what-if", None, nothing)])
         take(browser, failing(folder), [("timeline-faults", "space_time", clock("order"))])
 
 

@@ -16,7 +16,7 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 from squall.sim.cli.bad_input import BadInput
-from squall.sim.cli.commands import command_modules
+from squall.sim.cli.commands import command_modules, command_name
 from squall.sim.cli.exits import BAD_INPUT, DEFECT, INTERRUPTED, NOT_READ
 from squall.sim.cli.store_place import check_store
 from squall.sim.cli.streams import Outlet
@@ -66,13 +66,13 @@ def squall(
 
 
 for _module in command_modules():
-    _name = _module.__name__.rpartition(".")[2]
+    _function = _module.__name__.rpartition(".")[2]
     app.command(
-        _name,
+        command_name(_module),
         cls=_Command,
         epilog=getattr(_module, "EPILOG", None),
         context_settings=getattr(_module, "CONTEXT_SETTINGS", None),
-    )(getattr(_module, _name))
+    )(getattr(_module, _function))
 
 
 def _version() -> str:

@@ -7,7 +7,7 @@ in that command's module.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -18,6 +18,7 @@ from squall.sim.names import (
     MAX_WORKERS,
     PLOTLY_FROM,
     PROFILES,
+    BackendName,
     Device,
     EngineName,
     PlotlyFrom,
@@ -185,9 +186,10 @@ Compute = Annotated[
     str | None,
     typer.Option(
         "--compute",
-        metavar="COSTS|measured",
+        metavar="COSTS|FILE|measured",
         help="Virtual time that operators and modules take, such as linear=1ms,Net=5ms,20us (20us: every "
-        "other operator); measured: what they take in a run before this one (kept in the scenario).",
+        "other operator), or a .json file that says it; measured: what they take in a run before this one "
+        "(kept in the scenario).",
         parser=parsers.compute,
         show_default=False,
     ),
@@ -229,6 +231,15 @@ OneFault = Annotated[
     ),
 ]
 Engine = Annotated[EngineName, _engine()]
+Backend = Annotated[
+    BackendName,
+    typer.Option(
+        "--backend",
+        metavar="gloo|nccl|mpi",
+        help="As on which backend operations of process groups wait for others, whatever the script asks for.",
+        parser=parsers.one_of("--backend", get_args(BackendName)),
+    ),
+]
 Jobs = Annotated[int, _jobs()]
 #: None: 1, or as many as a machine has processors
 JobsOfPlace = Annotated[

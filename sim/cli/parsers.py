@@ -144,10 +144,13 @@ def latency(text: str) -> str:
 
 
 def compute(text: str) -> str:
-    """What operators take, as :func:`squall.sim.world.compute.parse_compute` has it, or ``measured``."""
-    from squall.sim.world.compute import MEASURED, parse_compute
+    """What operators take, as :func:`squall.sim.world.compute.parse_compute` has it, given so, in a JSON file, or
+    ``measured``."""
+    from squall.sim.world.compute import MEASURED, parse_compute, read_compute
 
     try:
+        if text.endswith(".json"):
+            text = read_compute(Path(text))
         durations = {} if text == MEASURED else parse_compute(text)
     except ValueError as error:
         raise BadInput("--compute", text, f"{error}, or {MEASURED}") from None
@@ -155,6 +158,30 @@ def compute(text: str) -> str:
         raise BadInput(
             "--compute", text, f"expected durations such as linear=1ms,20us, or {MEASURED}"
         )
+    return text
+
+
+def link(text: str) -> str:
+    """What links cost, as :func:`squall.sim.world.links.parse_links` has it."""
+    from squall.sim.world.links import parse_links
+
+    try:
+        if ";" in text:
+            raise ValueError("expected one link or all of them, and --link once for each")
+        parse_links(text)
+    except ValueError as error:
+        raise BadInput("--link", text, str(error)) from None
+    return text
+
+
+def algorithm(text: str) -> str:
+    """What algorithms collectives take, as :func:`squall.sim.world.algorithms.parse_algorithms` has it."""
+    from squall.sim.world.algorithms import parse_algorithms
+
+    try:
+        parse_algorithms(text)
+    except ValueError as error:
+        raise BadInput("--algorithm", text, str(error)) from None
     return text
 
 

@@ -63,6 +63,9 @@ class ScriptRun:
     go_on: bool = False
     backend: BackendName = "gloo"
     replicas: bool = True
+    #: as of World
+    links: str = ""
+    algorithms: str = ""
 
     def __post_init__(self) -> None:
         """Raises :class:`BadInput` for a profile of faults without a number of workers, before anything is imported
@@ -91,7 +94,13 @@ class ScriptRun:
             backend=self.backend,
             replicas=self.replicas,
         )
-        world = World(latency=self.latency, faults=self._plan(script), device=self.device)
+        world = World(
+            latency=self.latency,
+            faults=self._plan(script),
+            device=self.device,
+            links=self.links,
+            algorithms=self.algorithms,
+        )
         return Scenario(work=script, seed=self.seed, world=world, engine=self.engine)
 
     def measured(self, scenario: Scenario) -> tuple[ScriptRun, Scenario]:

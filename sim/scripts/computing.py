@@ -28,6 +28,13 @@ from squall.sim.world.compute import EVERY, parse_compute
 #: the module that runs and has a duration of its own
 _outermost: ContextVar[torch.nn.Module | None] = ContextVar("module with a duration", default=None)
 _BACKWARD = "backward"
+#: functions of torch.distributed.pipelining.stage, and which operators they are: all of a backward pass of a stage, or,
+#: in schedules that divide it, the part for its input and the part for its weights
+_STAGES = {
+    "stage_backward": _BACKWARD,
+    "stage_backward_input": "backward_input",
+    "stage_backward_weight": "backward_weight",
+}
 _PROPERTIES = frozenset(("get", "set", "delete"))
 #: what moves tensors and makes them again, and the engines: none of it is called by a script
 _TORCH = os.path.dirname(str(torch.__file__))
@@ -50,13 +57,14 @@ _ON_THE_WAY = {os.path.join(_TORCH, path) for path in ("overrides.py", "autograd
 
 
 class Computing(TorchFunctionMode):
-    """On the stack of each thread that runs code of a script. ``spend`` lets seconds pass for who calls it.
+    """On the stack of each thread that runs code of a script. ``spend`` lets seconds pass for who calls it, in an
+    operator.
 
     :attr:`computed`: by operator, or class of a module that has a duration, how often it ran and how
     many seconds of processor time it took.
     """
 
-    def __init__(self, durations: str, spend: Callable[[float], object]) -> None:
+    def __init__(self, durations: str, spend: Callable[[float, str], object]) -> None:
         super().__init__()
         self.computed: dict[str, tuple[int, float]] = {}
         self._seconds, self._spend = parse_compute(durations), spend
@@ -84,7 +92,12 @@ class Computing(TorchFunctionMode):
         self.computed[name] = times + 1, total + took_s
         seconds = self._seconds.get(name, self._seconds.get(EVERY, 0.0))
         if seconds:
-            self._spend(seconds)
+            self._spend(seconds, name)
+
+    def time_stages(self, stages: Any) -> None:
+        """Let passes of stages of a pipeline be operators; ``stages``: torch.distributed.pipelining.stage."""
+        for name, told in _STAGES.items():
+            setattr(stages, name, self._timed(getattr(stages, name), told))
 
     @contextmanager
     def watch(self, autograd: ModuleType) -> Iterator[None]:
@@ -100,14 +113,14 @@ class Computing(TorchFunctionMode):
             begins.remove()
             ends.remove()
 
-    def _timed(self, function: Any) -> Any:
-        """An operator although torch does not see it."""
+    def _timed(self, function: Any, name: str = _BACKWARD) -> Any:
+        """An operator although torch does not see it, or not as one of the script's."""
 
         @functools.wraps(function)
         def ran(*args: Any, **kwargs: Any) -> Any:
             before_s = thread_time()
             result = function(*args, **kwargs)
-            self.ran(function.__name__, thread_time() - before_s)
+            self.ran(name, thread_time() - before_s)
             return result
 
         return ran

@@ -13,7 +13,7 @@ from squall.real.tracing import Tracer
 from squall.sim.scripts.backends import Backend
 from squall.sim.scripts.call import Call
 from squall.sim.scripts.ledger import Ledger, group_named
-from squall.sim.world.pieces import POINT_TO_POINT, Connections, Content, Piece, Tag
+from squall.sim.world.pieces import POINT_TO_POINT, Connections, Content, Part, Piece, Tag
 from squall.sim.world.primitives import SimTimer
 
 #: what has no number that all members count, or is asked for several times by one of them
@@ -56,6 +56,8 @@ class Wait(Generic[C]):
     #: which batch of messages it is in, 0 for none
     batch: int = 0
     got: dict[int, Piece[C]] = field(default_factory=dict)
+    #: members whose part is done, although what they gave is still to come: these may leave
+    done: set[int] = field(default_factory=set)
     timer: SimTimer | None = None
     #: on which stream of its member it is, if the backend has any; and what begins it, if others go before it there
     stream: tuple[int, ...] = ()
@@ -125,13 +127,23 @@ class Group(Generic[C]):
         """Whether all that have come so far make it of the same ranks."""
         return all(ranks == self.made[0][0] for ranks, _ in self.made)
 
-    def send(self, src: int, dst: int, type: MessageType, tag: Tag, *content: Any) -> Piece[C]:
-        about = (self.name, *named(tag))
-        arrives_s, piece = self.connections.send(src, dst, type, tag, about, *content)
+    def send(
+        self, src: int, dst: int, type: MessageType, tag: Tag, given: Part[C] | None = None
+    ) -> Piece[C]:
+        piece = self.piece(src, dst, type, tag, given or Part())
+        arrives_s = self.connections.send(src, dst, piece)
         self._groups.sent += 1
         if arrives_s is not None and tag[0] not in NOT_NOTED:
             self.under_way[dst, src, tag] = arrives_s, self._groups.sent, piece
         return piece
+
+    def carry(self, src: int, dst: int, type: MessageType, tag: Tag, given: Part[C]) -> None:
+        """Send what ends no operation by itself."""
+        self.connections.send(src, dst, self.piece(src, dst, type, tag, given))
+
+    def piece(self, src: int, dst: int, type: MessageType, tag: Tag, given: Part[C]) -> Piece[C]:
+        """What is sent from one member to another."""
+        return self.connections.piece(src, dst, type, tag, (self.name, *named(tag)), given)
 
     def come(self, src: int, dst: int, piece: Piece[C]) -> None:
         if piece.type is MessageType.NOTICE:
@@ -166,7 +178,8 @@ class Group(Generic[C]):
         if ANY in wait.wants:
             others = [member for member in range(self.size) if member != wait.rank]
             return others[0] if all(ended(wait.rank, other) for other in others) else None
-        return self.connections.first_ended(wait.rank, (*wait.wants, *wait.readers))
+        needed = [each for each in (*wait.wants, *wait.readers) if each not in wait.done]
+        return self.connections.first_ended(wait.rank, needed)
 
     def certain_end(self, wait: Wait[C]) -> tuple[When, dict[int, Piece[C]]] | None:
         """When an operation ends, and with what: once all that it waits for is under way that is certain, as what

@@ -20,7 +20,8 @@ from squall.sim.scripts.call import Call
 from squall.sim.scripts.collectives import ABORTED, BYTES, too_late, watchdog
 from squall.sim.scripts.group import ANY, NOT_NOTED, C, Group, Wait, named
 from squall.sim.scripts.ledger import MismatchError
-from squall.sim.world.pieces import POINT_TO_POINT, Piece, Tag
+from squall.sim.scripts.moves import Moves
+from squall.sim.world.pieces import POINT_TO_POINT, Part, Piece, Tag
 from squall.sim.world.scheduler import SimRuntime
 
 #: how long an operation may take where a script does not say it, in seconds of virtual time
@@ -37,8 +38,11 @@ class Groups(Generic[C]):
         found: Callable[[str, str], object],
         stalled: Callable[[], Stall],
         backend: Backend = GLOO,
+        moves: Moves[C] | None = None,
     ) -> None:
         self.runtime = runtime
+        #: how the data of collectives moves, None: each member sends each other one its own
+        self.moves = moves
         self._found = found
         self._stalled = stalled
         self.backend = backend
@@ -68,18 +72,15 @@ class Groups(Generic[C]):
         self,
         group: Group[C],
         wait: Wait[C],
-        pieces: Mapping[int, tuple[bytes, C | None]],
+        pieces: Mapping[int, Part[C]],
         tells: list[int],
     ) -> None:
-        """Begin an operation. ``pieces``: by member, what it is sent, as bytes and beside them."""
+        """Begin an operation. ``pieces``: by member, what it is sent."""
         is_message, backend = wait.tag[0] == POINT_TO_POINT, self.backend
         if is_message and backend.has_streams:
             wait.tag = POINT_TO_POINT, 0
         rank, tag, call = wait.rank, wait.tag, wait.call
-        size_bytes = sum(
-            len(data) + (0 if content is None else content.size_bytes)
-            for data, content in pieces.values()
-        )
+        size_bytes = sum(given.size_bytes for given in pieces.values())
         wait.worker.tracer.emit(OPERATION_STARTED, group.name, rank, *named(tag), size_bytes)
         if tag[0] not in NOT_NOTED:
             self._note(group, call)
@@ -103,14 +104,18 @@ class Groups(Generic[C]):
         self,
         group: Group[C],
         wait: Wait[C],
-        pieces: Mapping[int, tuple[bytes, C | None]],
+        pieces: Mapping[int, Part[C]],
         tells: list[int],
     ) -> None:
         rank, tag, call = wait.rank, wait.tag, wait.call
         is_message = tag[0] == POINT_TO_POINT
         type = MessageType.SEND if is_message else MessageType.COLLECTIVE
+        if self.moves is not None:
+            if self.moves.begin(self, group, wait, pieces):
+                pieces = {}
+            tells = []  # a sender is told when its receiver has what it sends
         for dst, given in pieces.items():
-            piece = group.send(rank, dst, type, tag, *given)
+            piece = group.send(rank, dst, type, tag, given)
             if is_message:
                 group.sends[rank, dst, tag, piece.at] = group.ledger.known(call)
         for src in tells:
@@ -125,6 +130,8 @@ class Groups(Generic[C]):
         if group.called[tag] == group.size:
             del group.called[tag]
             self.all_called(group, tag)
+        if wait not in group.waits:
+            return  # what it gave was all that was missing
         if not self._over(group, wait) and (gone := group.gone(wait)) is not None:
             self._cut_off(group, wait, gone)
 
@@ -155,6 +162,8 @@ class Groups(Generic[C]):
     def piece(self, group: Group[C], src: int, dst: int, piece: Piece[C]) -> None:
         """It has come."""
         tag = piece.tag
+        if self.moves is not None and self.moves.arrived(group, tag):
+            return
         group.pieces.setdefault((dst, src, tag), deque()).append(piece)
         group.senders.setdefault((dst, tag), []).append(src)
         for wait in group.waits:
@@ -183,7 +192,10 @@ class Groups(Generic[C]):
             self._compare(
                 group, wait, group.sends.pop((src, wait.rank, wait.tag, wait.got[src].at))
             )
-        if wanted == ANY:
+        if self.moves is not None:
+            if wait.got[src].size_bytes > self.backend.eager_bytes:
+                self.notice(group, wait.tag, wait.rank, src)
+        elif wanted == ANY:
             group.send(wait.rank, src, MessageType.NOTICE, wait.tag)
 
     def _compare(self, group: Group[C], wait: Wait[C], sent: Call) -> None:

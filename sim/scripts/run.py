@@ -159,7 +159,7 @@ class _ScriptRun:
             tracer=self.runtime.tracer,
         )
 
-    def _spend(self, seconds: float) -> None:
+    def _spend(self, seconds: float, _: str) -> None:
         runtime = self.runtime
         if runtime.running is not runtime.hub_task:
             if runtime.processes is not None:

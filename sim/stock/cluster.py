@@ -19,6 +19,7 @@ from typing import Any, cast
 from squall.model.events.run import Death
 from squall.model.events.waiting import Waiting, line_of
 from squall.real import tracing
+from squall.real.native.here import MAIN_LANE
 from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
 from squall.real.rpc.message import Message
 from squall.real.tracing import NULL_TRACER
@@ -36,6 +37,7 @@ from squall.sim.stock.waits import Operation, Waits
 from squall.sim.stock.worker import Call, NativeWorker
 from squall.sim.stock.zygote import Zygote
 from squall.sim.world.latency import LatencyModel
+from squall.sim.world.links import Carrier
 from squall.sim.world.network import Network
 from squall.sim.world.primitives import SimTask, SimTimer
 from squall.sim.world.scheduler import SimRuntime
@@ -83,6 +85,7 @@ class NativeCluster:
         max_steps: int | None = None,
         plan: Plan = NO_FAULTS,
         spec: dict[str, Any] | None = None,
+        links: Carrier | None = None,
     ) -> None:
         self.size = workers
         self.runtime = SimRuntime(seed=seed, order=order)
@@ -94,6 +97,7 @@ class NativeCluster:
             self.runtime,
             latency=latency,
             bandwidth_bytes_per_s=bandwidth_bytes_per_s,
+            links=links,
             tracer=tracer,
         )
         self.store = self.network.store(_GROUP)
@@ -103,6 +107,8 @@ class NativeCluster:
         self.ended_s = 0.0
         #: called after each batch of a worker
         self.on_heard: Callable[[NativeWorker], object] | None = None
+        #: told what a process has done for how many seconds, up to now: an operator, or "sleep" on its main thread
+        self.on_spent: Callable[[NativeWorker, float, str], object] | None = None
         #: called when a process has ended
         self.on_gone: list[Callable[[NativeWorker], object]] = []
         self.barriers = Barriers(self)
@@ -117,6 +123,8 @@ class NativeCluster:
         #: coordinator read of it
         self._sleeps: dict[tuple[NativeWorker, int], SimTimer] = {}
         self._woken_before: set[tuple[NativeWorker, int]] = set()
+        #: the thread of the process that asks
+        self._lane = MAIN_LANE
         self.ahead = Ahead()
         self._received: dict[bytes, bytes] = {}
         #: what has happened beside looks of threads that poll
@@ -284,12 +292,13 @@ class NativeCluster:
             self.runtime.running = before
 
     def _hear_items(self, worker: NativeWorker, batch: Batch) -> None:
-        for kind, _, what in batch.items:
+        for kind, lane, what in batch.items:
             if kind == b"Q":
                 self._send(worker, wire.read_sent(what))
             elif kind == b"R":
                 self._reply(worker, wire.read_sent(what))
             elif kind == b"A":
+                self._lane = lane
                 self._asked(worker, *wire.read_question(what))
             elif kind == b"T":
                 at_s = wire.read_time(what)
@@ -434,6 +443,10 @@ class NativeCluster:
             self.answers[word](worker, question, *rest)
 
     def _sleep(self, worker: NativeWorker, question: int, seconds: float) -> None:
+        self._spend(worker, question, seconds, "sleep" if self._lane == MAIN_LANE else "")
+
+    def _spend(self, worker: NativeWorker, question: int, seconds: float, what: str) -> None:
+        """``what``: in what the process spends them, "" if it only waits."""
         if (worker, question) in self._woken_before:
             self._woken_before.remove((worker, question))
             worker.open.discard(question)
@@ -442,14 +455,16 @@ class NativeCluster:
 
         def end() -> None:
             del self._sleeps[worker, question]
+            if what and self.on_spent is not None:
+                self.on_spent(worker, seconds, what)
             self._answer_now(worker, question, data)
 
         self._sleeps[worker, question] = self.runtime.call_later(max(0.0, seconds), end)
 
-    def _compute(self, worker: NativeWorker, question: int, seconds: float) -> None:
+    def _compute(self, worker: NativeWorker, question: int, seconds: float, what: str) -> None:
         if (processes := self.runtime.processes) is not None:
             seconds = processes.computes_s(cast(Worker, worker), seconds)
-        self._sleep(worker, question, seconds)
+        self._spend(worker, question, seconds, what)
 
     def _look(self, worker: NativeWorker, question: int, seconds: float, polling: Polling) -> None:
         """A thread polls, and lets so many seconds pass. Raises ComputingError if its process has
@@ -464,7 +479,7 @@ class NativeCluster:
         if worker.is_computing:
             raise ComputingError(str(polling))
         worker.polling = polling
-        self._sleep(worker, question, seconds)
+        self._spend(worker, question, seconds, "")
 
     def _woken(self, worker: NativeWorker, question: int) -> None:
         worker.open.discard(question)

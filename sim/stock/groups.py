@@ -13,19 +13,30 @@ from squall.sim.scripts.call import Call
 from squall.sim.scripts.findings import Findings
 from squall.sim.scripts.group import Group, Wait, When
 from squall.sim.scripts.groups import Groups
+from squall.sim.scripts.moves import Moves
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.memory_file import LentFile
+from squall.sim.stock.packed import size_of
 from squall.sim.stock.waits import Operation
 from squall.sim.stock.worker import NativeWorker
-from squall.sim.world.pieces import POINT_TO_POINT, Connections, Piece, Tag
+from squall.sim.world.algorithms import Choice
+from squall.sim.world.pieces import POINT_TO_POINT, Connections, Part, Piece, Tag
 from squall.sim.world.primitives import SimTimer
 
 
 class NativeGroups(Groups[LentFile]):
     """Of all processes."""
 
-    def __init__(self, cluster: NativeCluster, findings: Findings, backend: Backend) -> None:
-        super().__init__(cluster.runtime, findings.note, self._who_waits, backend)
+    def __init__(
+        self,
+        cluster: NativeCluster,
+        findings: Findings,
+        backend: Backend,
+        choice: Choice | None = None,
+    ) -> None:
+        """``choice``: of the algorithms by whose steps collectives move; None: they go straight to each member."""
+        moves = None if choice is None else Moves[LentFile](cluster.runtime, choice)
+        super().__init__(cluster.runtime, findings.note, self._who_waits, backend, moves)
         self._cluster = cluster
         self._findings = findings
         #: by group: members before all have come
@@ -126,7 +137,10 @@ class NativeGroups(Groups[LentFile]):
             worker, question, rank, tag, wants, readers, timeout_s, call,
             partial(self._answer, worker, question), batch,
         )  # fmt: skip
-        given = {dst: (data, files[lent]) for dst, (data, lent) in pieces.items()}
+        given = {
+            dst: Part(data, files[lent], None if self.moves is None else size_of(data))
+            for dst, (data, lent) in pieces.items()
+        }
         self.do(group, wait, given, tells)
 
     def _wait(

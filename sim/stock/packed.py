@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from typing import Any
 
 import torch
@@ -65,6 +66,18 @@ class Packed:
 
 def _raw(tensor: Tensor) -> tuple[torch.dtype, tuple[int, ...], bytes]:
     return tensor.dtype, tuple(tensor.shape), content(tensor)
+
+
+def size_of(data: bytes) -> int:
+    """How many bytes the tensors have whose parts these are, pickled."""
+    return _size_of(pickle.loads(data))
+
+
+def _size_of(parts: list[Any]) -> int:
+    return sum(
+        _size_of(raw) if dtype is None else math.prod(shape) * dtype.itemsize
+        for dtype, shape, raw in parts
+    )
 
 
 def unpacked(

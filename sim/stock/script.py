@@ -22,9 +22,9 @@ from torch import Tensor
 
 from squall.model.checks.compiled import TORN
 from squall.model.events.kept import Kept, unended
-from squall.model.events.run import DIED, EXITED, ProcessError, Run
+from squall.model.events.run import DIED, EXITED, ProcessError, Run, Spent, Stepped
 from squall.model.events.waiting import line_of
-from squall.sim.scenario import CommandLine, Scenario, Script
+from squall.sim.scenario import CommandLine, Scenario, Script, World
 from squall.sim.scripts import ranks
 from squall.sim.scripts.backends import BACKENDS
 from squall.sim.scripts.compat.errors import Uncaught
@@ -50,12 +50,15 @@ from squall.sim.stock.stores import Stores
 from squall.sim.stock.worker import NativeWorker
 from squall.sim.stock.zygote import Zygote
 from squall.sim.world import spinning
+from squall.sim.world.algorithms import Choice, parse_algorithms
 from squall.sim.world.compute import hint_for_names
 from squall.sim.world.garbage import deterministic_garbage
+from squall.sim.world.links import Ports, parse_links
 from squall.sim.world.steering import SteeredTime
 from squall.sim.world.virtual_time import Livelock
 
 _ENTRY = "squall.sim.stock.script_guest:main"
+_PLAIN = World()
 
 
 class ScriptProcesses:
@@ -66,6 +69,7 @@ class ScriptProcesses:
         script: Script,
         cluster: NativeCluster,
         *,
+        world: World = _PLAIN,
         seed: int = 0,
         entry: str = _ENTRY,
         stdout: TextIO | None = None,
@@ -90,6 +94,9 @@ class ScriptProcesses:
         self.computed: dict[str, tuple[int, float]] = {}
         #: what processes had made and not ended when they came to their ends
         self.left: list[Kept] = []
+        #: as Run.spent and Run.steps
+        self.spent: list[tuple[NativeWorker, tuple[float, float, str]]] = []
+        self.steps: list[tuple[NativeWorker, float, int]] = []
         self.leaked_rrefs = 0
         self.leaked_contexts = 0
         #: by rank: counters when its groups ended, added up
@@ -103,13 +110,19 @@ class ScriptProcesses:
         self._lines: dict[NativeWorker, CommandLine] = {}
         self._workers = script.workers
         self._shown: dict[NativeWorker, list[int]] = {}
-        for name in ("role", "meet", "exit", "pass", "returned"):
+        for name in ("role", "meet", "exit", "pass", "returned", "step"):
             cluster.answers[name] = getattr(self, f"_{name}")
         self.joining = Joining(cluster, self._start_others)
         self._children = Children(cluster, self._start_child)
         self._stores = Stores(cluster)
         self.findings = Findings(go_on=script.go_on)
-        self.groups = NativeGroups(cluster, self.findings, BACKENDS[script.backend])
+        choice = None
+        if world.links:
+            general = parse_links(world.links).general
+            chosen = parse_algorithms(world.algorithms)
+            choice = Choice(script.backend, chosen, *general)
+            cluster.on_spent = self._spent
+        self.groups = NativeGroups(cluster, self.findings, BACKENDS[script.backend], choice)
         self.results = Results(cluster, self.groups, self.findings)
         self.replicas = Replicas(cluster, self.groups, self.findings)
         self.one_process = OneProcess(cluster)
@@ -168,6 +181,7 @@ class ScriptProcesses:
             "forked": forked,
             "check": self.script.check,
             "replicas": self.script.replicas,
+            "steps": self.cluster.on_spent is not None,
             "compute": self.script.compute,
             "watch": True,
             **self.role(number),
@@ -239,6 +253,15 @@ class ScriptProcesses:
     def _returned(self, worker: NativeWorker, question: int, rank: int, value: Any) -> None:
         self.returned[rank] = value
         self.cluster.answer(worker, question, None)
+
+    def _spent(self, worker: NativeWorker, seconds: float, what: str) -> None:
+        now_s = self.cluster.runtime.now()
+        self.spent.append((worker, (now_s - seconds, now_s, what)))
+
+    def _step(self, worker: NativeWorker, question: int) -> None:
+        """An optimizer of it has made a step."""
+        events = len(self.cluster.trace.records)
+        self.steps.append((worker, self.cluster.runtime.now(), events))
 
     def close(self) -> None:
         self._children.close()
@@ -376,13 +399,14 @@ def run_script(
             seed=scenario.seed,
             latency=scenario.world.latency,
             bandwidth_bytes_per_s=scenario.world.bandwidth_bytes_per_s,
+            links=Ports(parse_links(scenario.world.links)) if scenario.world.links else None,
             plan=scenario.faults,
             order="random" if scenario.faults.schedule.order == "random" else "fifo",
         ) as cluster,
     ):
         run.records = cluster.trace.records
         processes = ScriptProcesses(
-            script, cluster, seed=scenario.seed, stdout=stdout, stderr=stderr
+            script, cluster, world=scenario.world, seed=scenario.seed, stdout=stdout, stderr=stderr
         )
         cluster.on_heard = processes.show
         try:
@@ -431,6 +455,8 @@ def run_script(
     run.results = processes.results.compared
     run.replicas = processes.replicas.compared
     run.computed = processes.computed
+    run.spent = [Spent(each.id, *rest) for each, rest in processes.spent]
+    run.steps = [Stepped(each.id, at_s, event) for each, at_s, event in processes.steps]
     names = hint_for_names(script.compute, run.computed)
     run.hints = [*processes.hints, *filter(None, [names])]
     run.failed_processes = [

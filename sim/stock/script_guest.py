@@ -27,6 +27,7 @@ import torch.distributed.autograd
 import torch.distributed.rpc
 import torch.distributed.rpc.internal
 import torch.multiprocessing
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from squall.model.events.run import EXITED
 from squall.real.native import turns, waits
@@ -65,6 +66,7 @@ from squall.sim.stock import (
     stacks_from_outside,
     turn_guest,
 )
+from squall.sim.stock.after_import import after_import
 from squall.sim.stock.packed import Packed
 from squall.sim.stock.store_guest import FileStore, PrefixStore, SharedStore, TCPStore, meet
 from squall.sim.world.started import STARTED
@@ -204,6 +206,8 @@ class ScriptGuest:
         modules, sharded = ddp_modules.DdpModules(), fsdp_modules.FsdpModules()
         if role["replicas"]:
             replicas_guest.install(here, modules, sharded)
+        if role["steps"]:
+            register_optimizer_step_post_hook(lambda *_: here.tell("step"))
         if role["check"]:
             local_gradients.install(here, modules)
             fsdp_gradients.install(here, sharded)
@@ -236,9 +240,10 @@ class ScriptGuest:
         _thread.start = _starting(_thread.start, here)
         if role["compute"]:
             self.computing = Computing(
-                role["compute"], lambda seconds: here.ask("compute", seconds)
+                role["compute"], lambda seconds, name: here.ask("compute", seconds, name)
             )
             self._opened.enter_context(self.computing.watch(_autograd))
+            after_import("torch.distributed.pipelining.stage", self.computing.time_stages)
             _thread.run = self._computed(_thread.run)
             _internal._run_function = self._computed(_internal._run_function)
         _thread.run = waits.numbered(_thread.run)

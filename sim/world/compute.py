@@ -6,7 +6,9 @@ has the same name) or of the class of a module; a duration alone is that of ever
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 
 from squall.sim.world.latency import parse_duration_s
 
@@ -32,6 +34,20 @@ def parse_compute(text: str) -> dict[str, float]:
         except ValueError as error:
             raise ValueError(f"{error}; expected {_FORM}") from None
     return found
+
+
+def read_compute(path: Path) -> str:
+    """What a JSON file says, for :func:`parse_compute`: an object of durations by name, in seconds or with a unit; that
+    of every other operator has the name "". Raises ValueError with a message of one line."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"cannot read {str(path)!r}: {error.strerror}") from None
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r} is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{str(path)!r} holds no object of names and durations")
+    return ",".join(f"{name}={each}" if name else f"{each}" for name, each in found.items())
 
 
 def compute_text(seconds: Mapping[str, float]) -> str:

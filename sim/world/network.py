@@ -22,7 +22,7 @@ from squall.sim.world.delivery import NOBODY, Conditions, Delivery, Fate, Receiv
 from squall.sim.world.frames import checksum, flip
 from squall.sim.world.held import Held
 from squall.sim.world.latency import LatencyModel
-from squall.sim.world.links import Links
+from squall.sim.world.links import Carrier, Links
 from squall.sim.world.rules import (
     Corrupt,
     Delay,
@@ -45,7 +45,8 @@ _CLOSE_S = 1e-9
 class Network(World):
     """Carries messages between the workers of a simulation.
 
-    ``latency`` and ``bandwidth_bytes_per_s``: see :class:`~squall.sim.world.links.Links`. A
+    ``latency`` and ``bandwidth_bytes_per_s``: see :class:`~squall.sim.world.links.Links`; ``links``: what carries
+    messages in its place. A
     message to oneself arrives at once. ``connected``: no worker has to open its connections by a
     first call.
     """
@@ -58,13 +59,14 @@ class Network(World):
         *,
         latency: LatencyModel | str = "0",
         bandwidth_bytes_per_s: float | None = None,
+        links: Carrier | None = None,
         connected: bool = False,
         tracer: tracing.Tracer = tracing.NULL_TRACER,
     ) -> None:
         self.runtime = runtime
         self.connected = connected
         self.tracer = tracer
-        self._links = Links(runtime.seed, latency, bandwidth_bytes_per_s)
+        self._links = links or Links(runtime.seed, latency, bandwidth_bytes_per_s)
         self._numbers = itertools.count()
         self._stores: dict[str, Store] = {}
         #: the workers that have asked for a store, which is forgotten when the last of them ends

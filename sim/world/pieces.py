@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from squall.real.rpc.message import Message
 from squall.real.rpc.message_type import MessageType
@@ -37,26 +37,44 @@ class Content(Protocol):
 C = TypeVar("C", bound=Content)
 
 
-class Piece(Message, Generic[C]):
-    """``at``: the how manieth of point to point it is of its sender, receiver and tag. ``content`` is sent beside
-    the payload, None if there is none."""
+class Part(NamedTuple, Generic[C]):
+    """What a member sends another one: bytes, and what stands beside them. ``moved_bytes``: how many its link carries,
+    None for all of these."""
 
-    __slots__ = ("at", "content", "tag")
-
-    tag: Tag
-    at: int
-    content: C | None
+    data: bytes = b""
+    content: C | None = None
+    moved_bytes: int | None = None
 
     @property
     def size_bytes(self) -> int:
-        return len(self.payload) + (0 if self.content is None else self.content.size_bytes)
+        if self.moved_bytes is not None:
+            return self.moved_bytes
+        return len(self.data) + (0 if self.content is None else self.content.size_bytes)
+
+
+class Piece(Message, Generic[C]):
+    """``at``: the how manieth of point to point it is of its sender, receiver and tag; ``given``: what it brings."""
+
+    __slots__ = ("at", "given", "tag")
+
+    tag: Tag
+    at: int
+    given: Part[C]
+
+    @property
+    def content(self) -> C | None:
+        return self.given.content
+
+    @property
+    def size_bytes(self) -> int:
+        return self.given.size_bytes
 
     def copy(self) -> Piece[C]:
         # Bytes are shared safely: nobody can write to them.
         copy: Piece[C] = Piece(
             self.type, self.payload, src=self.src, dst=self.dst, about=self.about
         )
-        copy.tag, copy.at, copy.content = self.tag, self.at, self.content
+        copy.tag, copy.at, copy.given = self.tag, self.at, self.given
         return copy
 
 
@@ -121,23 +139,26 @@ class Connections(Generic[C]):
         found = (peer for at, peer in self._ended if at == member and peer in peers)
         return next(found, None)
 
-    def send(
+    def piece(
         self,
         src: int,
         dst: int,
         type: MessageType,
         tag: Tag,
         about: tuple[Any, ...],
-        data: bytes = b"",
-        content: C | None = None,
-    ) -> tuple[float | None, Piece[C]]:
-        """Returns when it arrives, None if that is not certain, and what was sent."""
+        given: Part[C],
+    ) -> Piece[C]:
+        """The next one of its sender, receiver and tag."""
         ends = self._places[src], self._places[dst]
-        piece: Piece[C] = Piece(type, data, src=ends[0], dst=ends[1], about=about)
-        piece.tag, piece.at, piece.content = tag, self._sent[src, dst, tag], content
-        if type is MessageType.SEND:
-            self._sent[src, dst, tag] += 1
-        return self._send(src, dst, piece, 0), piece
+        piece: Piece[C] = Piece(type, given.data, src=ends[0], dst=ends[1], about=about)
+        piece.tag, piece.at, piece.given = tag, self._sent[src, dst, tag], given
+        return piece
+
+    def send(self, src: int, dst: int, piece: Piece[C]) -> float | None:
+        """Returns when it arrives, None if that is not certain."""
+        if piece.type is MessageType.SEND:
+            self._sent[src, dst, piece.tag] += 1
+        return self._send(src, dst, piece, 0)
 
     # -- inside ---------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ import pytest
 from squall.properties.support.commands import squall
 from squall.properties.support.copied import copied_package, run_copy
 from squall.properties.support.paths import ROOT
-from squall.sim.cli.commands import command_modules
+from squall.sim.cli.commands import command_modules, command_name
 
 CLI = ROOT / "sim" / "cli"
 #: a command as a stranger would write the first one, with an option that others have too
@@ -61,7 +61,7 @@ def test_every_option_is_declared_once() -> None:
 def test_help_lists_the_commands_in_their_order() -> None:
     shown = squall("--help").stdout
     rows = re.findall(r"^[│|] (\w[\w-]*) ", shown, re.M)
-    names = [module.__name__.rpartition(".")[2] for module in command_modules()]
+    names = [command_name(module) for module in command_modules()]
     assert len(names) > 10
     assert [row for row in rows if row in names] == names
 

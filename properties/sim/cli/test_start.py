@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from squall.properties.support.paths import ROOT
-from squall.sim.cli.commands import command_modules
+from squall.sim.cli.commands import command_modules, command_name
 from squall.sim.cli.starting import NEVER, PROGRESS
 
 #: runs each command line of standard input, and tells of each: its exit code, what it said, and whether
@@ -41,7 +41,7 @@ for line in json.load(sys.stdin):
 json.dump(told, sys.stdout)
 """
 
-COMMANDS = [module.__name__.rpartition(".")[2] for module in command_modules()]
+COMMANDS = [command_name(module) for module in command_modules()]
 
 #: of each file that command lines name, what is in it
 FILES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,14 @@ from hypothesis import strategies as st
 from squall.properties.strategies import programs
 from squall.sim.faults.plan import Delay, Drop, Plan, Schedule
 from squall.sim.scenario import Expected, Scenario, Script, World
-from squall.sim.scenarios.file import dump_scenario, load_scenario, name_of
+from squall.sim.scenarios.file import (
+    ScenarioError,
+    dump_scenario,
+    load_scenario,
+    name_of,
+    scenario_from_json,
+    scenario_to_json,
+)
 from squall.sim.search.draw import Settings, draw
 
 SAVED = draw(3).in_world(
@@ -214,3 +222,30 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ValueError, match="scenario: is not UTF-8 text"):
         load_scenario(path)
+
+
+@pytest.mark.parametrize(
+    ("engine", "world", "problem"),
+    [
+        (
+            "port",
+            {"links": "latency=5us"},
+            "scenario.world.links: is for scripts on the engine torch",
+        ),
+        (
+            "torch",
+            {"algorithms": "all_reduce=tree"},
+            "scenario.world.algorithms: needs scenario.world.links",
+        ),
+        ("torch", {"links": "latency=soon"}, "'soon' is no duration"),
+    ],
+)
+def test_costs_of_links_are_for_scripts_on_torch(
+    engine: str, world: dict[str, str], problem: str
+) -> None:
+    data = {"version": 2, "seed": 1, "engine": engine, "script": {"path": "a.py", "text": "1"}}
+    with pytest.raises(ScenarioError, match=re.escape(problem)):
+        scenario_from_json({**data, "world": world})
+    good = {"links": "latency=5us;0-1:latency=1ms", "algorithms": "reduce=tree"}
+    there = {**data, "engine": "torch", "world": good}
+    assert scenario_to_json(scenario_from_json(there))["world"] == good

@@ -11,6 +11,7 @@ import pytest
 import squall
 from squall.properties.support.commands import squall as command
 from squall.sim.names import EngineName
+from squall.sim.world.compute import parse_compute, read_compute
 
 SCRIPT = """
 import os, threading, time
@@ -139,3 +140,26 @@ def test_ranks_that_are_functions_take_time_too() -> None:
     assert run.results == [pytest.approx(5, abs=1e-3)]
     with pytest.raises(ValueError, match="compute"):
         squall.run(clock, workers=1, compute="soon")
+
+
+def test_a_file_says_what_operators_take(tmp_path: Path) -> None:
+    costs = tmp_path / "costs.json"
+    costs.write_text('{"linear": "1ms", "Net": 0.005, "": "20us"}', encoding="utf-8")
+    assert parse_compute(read_compute(costs)) == {"linear": 1e-3, "Net": 5e-3, "": 2e-5}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[1]", "costs.json' holds no object of names and durations"),
+        ("{", "costs.json' is no JSON: "),
+        ('{"linear": "soon"}', "'soon' is no duration"),
+        ('{"linear": "1ms", "a-b": 1}', "'a-b' is no name of an operator or a module"),
+    ],
+)
+def test_a_wrong_file_of_costs_is_told(text: str, problem: str, tmp_path: Path) -> None:
+    costs = tmp_path / "costs.json"
+    costs.write_text(text, encoding="utf-8")
+    done = command("run", "examples/parameter_server.py", "--compute", str(costs))
+    assert done.returncode == 2 and done.stderr.startswith("squall: --compute: ")
+    assert problem in done.stderr and done.stderr.count("\n") == 1

@@ -1,6 +1,6 @@
 """The commands, one module each.
 
-A module holds a function of its own name, which typer makes a command: its docstring is the help,
+A module holds a function of its own name, which typer makes a command (:func:`command_name`): its docstring is the help,
 its parameters are the options. ``RANK`` is its place in the list of commands (without it: last),
 ``EPILOG`` what stands below the help, ``CONTEXT_SETTINGS`` what typer's command is made with.
 One more module here is one more command.
@@ -19,6 +19,11 @@ from types import ModuleType
 from squall.model.discovery import modules_in
 
 LAST = 1000
+
+
+def command_name(module: ModuleType) -> str:
+    """What is written on a command line: that of the module, with a hyphen for each underscore."""
+    return module.__name__.rpartition(".")[2].replace("_", "-")
 
 
 def command_modules() -> list[ModuleType]:

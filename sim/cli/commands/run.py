@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast, get_args
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -16,6 +16,7 @@ from squall.sim.cli.engine import begin, left_out, ready, tell_left_out
 from squall.sim.cli.exits import INTERRUPTED, exit_code
 from squall.sim.cli.options import (
     AllowUnchecked,
+    Backend,
     CheckDeterminism,
     Compute,
     DeviceOfScript,
@@ -32,7 +33,6 @@ from squall.sim.cli.options import (
 )
 from squall.sim.cli.script import ScriptRun
 from squall.sim.cli.streams import each_warning_once, stdout_to_stderr
-from squall.sim.names import BackendName
 from squall.sim.world.garbage import no_collections
 from squall.sim.world.latency import DEFAULT_LATENCY
 from squall.sim.world.spinning import DEFAULT_LIMIT_S, limited
@@ -115,15 +115,7 @@ def run(
             help="Let what is wrong in process groups do what it does on stock PyTorch (engine torch).",
         ),
     ] = False,
-    backend: Annotated[
-        str,
-        typer.Option(
-            "--backend",
-            metavar="gloo|nccl|mpi",
-            help="As on which backend operations of process groups wait for others, whatever the script asks for.",
-            parser=parsers.one_of("--backend", get_args(BackendName)),
-        ),
-    ] = "gloo",
+    backend: Backend = "gloo",
     replicas: Annotated[
         bool,
         typer.Option(
@@ -163,7 +155,7 @@ def run(
         share=tuple(share or ()),
         compute=compute or "",
         go_on=go_on,
-        backend=cast("BackendName", backend),
+        backend=backend,
         replicas=replicas,
     )
     if seeds is not None:

@@ -38,7 +38,7 @@ from squall.sim.scripts.group import Wait
 from squall.sim.scripts.groups import DEFAULT_TIMEOUT_S
 from squall.sim.scripts.made import forget, note, over
 from squall.sim.world.network import Network
-from squall.sim.world.pieces import POINT_TO_POINT, Connections, Piece, Tag
+from squall.sim.world.pieces import POINT_TO_POINT, Connections, Part, Piece, Tag
 from squall.sim.world.places import line_of, user_place
 from squall.sim.world.stack_reading import Rank, Reading, Thread, reads
 from squall.sim.world.stuck import stalled
@@ -209,7 +209,7 @@ class Group:
             self.timeout_s if timeout_s is None else timeout_s, call,
             lambda error, got: answer.mark_completed((error, got)), batch,
         )  # fmt: skip
-        pieces = {dst: (b"", copies[id(given)]) for dst, given in operation.pieces.items()}
+        pieces = {dst: Part(content=copies[id(given)]) for dst, given in operation.pieces.items()}
         self.all.do(self.members, wait, pieces, operation.tells)
         return Begun(self, operation, own, wait)
 
