@@ -27,7 +27,8 @@ processes on stock PyTorch, {version}, and with squall:
 what this script does not show there, with what was tried. "squall" is the outcome of `squall run`: in *mismatch*,
 *replicas differ* and *gradients differ* it tells what is wrong by itself, with both places in the script; with *ok* it does as stock PyTorch
 does, and the script alone says that it is wrong: errors that PyTorch raises, and values of a
-DTensor or a checkpoint, of which squall knows no right ones. *not checked*: nothing was sent between ranks.
+DTensor or a checkpoint, of which squall knows no right ones. *not checked*: there was nothing that it could
+judge, no collective or no backward pass with a reference.
 """
 
 
