@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from squall.properties.conformance.checkout import collect_checkout
 from squall.properties.conformance.report import Conformance, print_conformance, result_line
 from squall.properties.conformance.suites import GROUP_SUITES, collect, suites_of
 from squall.properties.conformance.tests import MissingPackageError, Result, Test
@@ -18,9 +20,20 @@ from squall.sim.names import Device, EngineName
 
 
 def collected(
-    suites: Iterable[str], pattern: str, device: Device, engine: EngineName
+    suites: Iterable[str],
+    pattern: str,
+    device: Device,
+    engine: EngineName,
+    checkout: Path | None = None,
 ) -> list[Test]:
-    """The tests that are meant. Raises :class:`BadInput` if there is none."""
+    """The tests that are meant, of the wheel or, if one is given, of a checkout. Raises :class:`BadInput` if there is none."""
+    if checkout is not None:
+        if engine != "torch" or device != "cpu":
+            problem = (
+                "a checkout's tests are of the compiled engine on a CPU, expected --engine torch"
+            )
+            raise BadInput("--tests", str(checkout), problem)
+        return collect_checkout(checkout, suites, pattern)
     suites, known = list(suites), suites_of(device, engine)
     for suite in suites:
         if suite in GROUP_SUITES and suite not in known:

@@ -121,7 +121,9 @@ def _failure(result: Result, engine: str) -> Text:
     text.append("".join(f"    {line}\n" for line in lines), style="dim")
     where = "" if result.test.device == "cpu" else f" --device {result.test.device}"
     where += "" if engine == "port" else f" --engine {engine}"
-    text.append(f"  again: squall conformance -k {result.test.id}{where}", style="dim")
+    started = result.test.owner.started
+    where += "" if started is None else f" --tests {started.file}"
+    text.append(f"  again: squall conformance -k {result.test.name}{where}", style="dim")
     return text
 
 

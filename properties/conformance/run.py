@@ -52,7 +52,7 @@ def judge(test: Test, played: Played, table: Mapping[str, str] | None = None) ->
             verdict, why = "failed", f"passes, but the table calls it not applicable: {reason}"
     elif played.outcome == "passed":
         verdict, why = "passed", ""
-    elif played.outcome == "skipped" and (test.device == "cuda" or test.owner.of_groups):
+    elif played.outcome == "skipped" and (test.device == "cuda" or test.owner.skips_itself):
         # It needs more devices, or another backend or number of ranks, as it says itself.
         verdict, why = "not_applicable", played.why
     elif played.outcome == "skipped":

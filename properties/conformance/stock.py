@@ -8,17 +8,15 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from squall.properties.conformance.tests import (
-    IN_GROUPS,
     LOG_CHARACTERS,
-    MORE_IN_GROUPS,
     TIMEOUT_S,
     TOO_FEW,
-    WORLD_SIZE,
     MissingPackageError,
     Played,
     Test,
@@ -34,6 +32,12 @@ from squall.sim.world.latency import DEFAULT_LATENCY
 from squall.sim.world.virtual_time import Livelock
 
 _ENTRY = "squall.properties.conformance.stock_guest:main"
+#: what files of a checkout import, most of them; the file itself is imported by each rank
+OF_A_CHECKOUT = (
+    "torch.testing._internal.common_fsdp",
+    "torch.testing._internal.distributed._tensor.common_dtensor",
+    "torch.testing._internal.distributed.checkpoint_utils",
+)
 #: of commands and timers, in one test; the longest takes a tenth of it
 MAX_STEPS = 200_000
 
@@ -53,16 +57,17 @@ def _play_those(fixture: str, tests: Sequence[Test]) -> Iterator[tuple[Test, Pla
         "squall.properties.conformance.stock_guest",
         "squall.sim.stock.stacks",
         "torch.testing._internal.common_distributed",
-        *(test.owner.module for test in tests),
-        fixture,
+        *(OF_A_CHECKOUT if fixture == "" else (fixture, *(test.owner.module for test in tests))),
     }
     with (
         _zygote(sorted(modules)) as zygote,
         tempfile.TemporaryDirectory(prefix="squall-conformance-") as name,
     ):
         for test in tests:
-            sizes = (IN_GROUPS, MORE_IN_GROUPS) if test.owner.of_groups else (WORLD_SIZE,)
-            for size in sizes:
+            if test.skip:
+                yield test, Played("skipped", test.skip)
+                continue
+            for size in test.owner.sizes:
                 played = play(test, zygote, Path(name) / test.id / str(size), size)
                 if played.why != TOO_FEW:
                     break
@@ -102,6 +107,7 @@ class _Ranks(ScriptProcesses):
                 "fixture": owner.fixture,
                 "method": self.test.method,
                 "of_groups": owner.of_groups,
+                "started": None if owner.started is None else asdict(owner.started),
                 "file_name": str(self.directory / "rendezvous"),
             },
         }

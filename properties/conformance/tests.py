@@ -31,34 +31,65 @@ class MissingPackageError(RuntimeError):
 
 
 @dataclass(frozen=True)
+class Started:
+    """How a class of a checkout's file starts ``ranks`` processes: anew for each test, or (``continuous``) once for
+    all, in a process group that is there when a test begins (``MultiProcContinuousTest``)."""
+
+    file: str
+    ranks: int
+    continuous: bool = False
+
+
+@dataclass(frozen=True)
 class TestClass:
     """A class of tests, perhaps in another one, and the fixture that torch mixes into it.
 
-    ``of_groups``: the tests are of process groups, and each begins in one.
+    ``of_groups``: the tests are of process groups, and each begins in one. ``started``: of a class out of a
+    checkout, which is in no module of the wheel and has its fixture itself.
     """
 
     module: str
     name: str
     fixture: tuple[str, str]
     of_groups: bool = False
+    started: Started | None = None
 
     __test__ = False  # pytest
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """With how many ranks its tests are played; with the next number where they skip themselves for so few."""
+        if self.started is not None:
+            return (self.started.ranks,)
+        return (IN_GROUPS, MORE_IN_GROUPS) if self.of_groups else (WORLD_SIZE,)
+
+    @property
+    def skips_itself(self) -> bool:
+        """Whether its tests say themselves what they need, and no table has to."""
+        return self.of_groups or self.started is not None
 
 
 @dataclass(frozen=True)
 class Test:
-    """One test method. ``id`` is ``Class.method``, unique among all suites."""
+    """One test method. ``id`` is ``Class.method``, unique among all suites of the wheel; of a checkout
+    ``FILE::Class.method``."""
 
     suite: str
     owner: TestClass
     method: str
     #: where its tensors live that are on "cuda"
     device: Device = "cpu"
+    #: why it cannot be played, where that is known before
+    skip: str = ""
 
     __test__ = False  # pytest
 
     @property
     def id(self) -> str:
+        return f"{self.suite}::{self.name}" if self.owner.started is not None else self.name
+
+    @property
+    def name(self) -> str:
         return f"{self.owner.name.partition('.')[0]}.{self.method}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -32,6 +33,8 @@ squall conformance -k RpcTest.test_add --json
 
 squall conformance groups --engine torch     (of process groups: DistributedTest)
 
+squall conformance --tests ~/pytorch/test/distributed/tensor --engine torch
+
 squall conformance --device stand-in     (the tests of CUDA, on any machine)
 """
 
@@ -44,6 +47,15 @@ def conformance(
     pattern: Annotated[
         str, typer.Option("-k", metavar="PATTERN", help="Only tests with this in their name.")
     ] = "",
+    checkout: Annotated[
+        Path | None,
+        typer.Option(
+            "--tests",
+            metavar="DIR",
+            help="A folder of test/distributed/ of a checkout of PyTorch, or a file of it, instead: each test "
+            "that starts a process a rank; suites are its files (engine torch).",
+        ),
+    ] = None,
     engine: Engine = "port",
     device: OnDevice = "cpu",
     jobs: OneJobACore = None,
@@ -56,7 +68,7 @@ def conformance(
     """
     device_of(engine, device)
     command = part("squall.properties.conformance", "command")
-    tests = command.collected(suites or [], pattern, device, engine)
+    tests = command.collected(suites or [], pattern, device, engine, checkout)
     ready(engine)
     outcome = command.played(tests, engine, jobs, json)
     if outcome.interrupted:
