@@ -11,7 +11,14 @@ from squall.sim.trainings.training import Talk, Training
 
 _PLAIN = {field.name: field.default for field in fields(Training)}
 #: of a talk, what each value is plainer than
-_PLAIN_TALK = {"after": 0, "root": 0, "operator": "SUM", "dtype": "float64", "at_work": False}
+_PLAIN_TALK = {
+    "after": 0,
+    "root": 0,
+    "operator": "SUM",
+    "dtype": "float64",
+    "at_work": False,
+    "large": False,
+}
 
 
 def smaller(training: Training) -> Iterator[Training]:

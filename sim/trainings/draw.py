@@ -24,8 +24,16 @@ from squall.sim.trainings.training import (
 #: of each wrapper: words that :mod:`.render` knows
 OPTIONS: dict[Wrapper, tuple[str, ...]] = {
     "by hand": ("async", "flat"),
-    "ddp": ("small buckets", "find unused", "views", "static", "hook", "each round"),
-    "zero": ("small buckets", "find unused", "views", "each round"),
+    "ddp": (
+        "other weights",
+        "small buckets",
+        "find unused",
+        "views",
+        "static",
+        "hook",
+        "each round",
+    ),
+    "zero": ("other weights", "small buckets", "find unused", "views", "each round"),
     "fsdp": ("keep", "whole", "each round"),
     "hsdp": ("keep", "whole", "each round"),
     "tp": (),
@@ -127,4 +135,5 @@ def _draw_talk(choices: KeyedChoices, ranks: int, steps: int) -> Talk:
         operator=operator,
         dtype=dtype,
         at_work=choices.chance("at work", 0.4),
+        large=call not in ("objects", "barrier") and choices.chance("large", 0.1),
     )

@@ -57,8 +57,8 @@ class Model(nn.Module):
         return x
 
 
-def make_model():
-    torch.manual_seed(SEED)
+def make_model(seed=0):
+    torch.manual_seed(SEED + seed)
     return Model().double()
 
 
@@ -107,7 +107,10 @@ def compare(single, model, what):
 
 
 def expect(found, expected):
-    assert torch.equal(found, expected), f"{{found.tolist()}}, expected {{expected.tolist()}}"
+    if not torch.equal(found, expected):
+        at = int((found != expected).flatten().nonzero()[0])
+        told = [each.flatten()[at : at + 3].tolist() for each in (found, expected)]
+        raise AssertionError(f"{{told[0]}} at element {{at}}, expected {{told[1]}}")
 """
 _COMPARE_OWN = """
 
@@ -290,6 +293,8 @@ def _ddp(training: Training) -> _Parts:
     elif {"unused", "sometimes"} & {*training.layers} or "find unused" in training.options:
         options.append("find_unused_parameters=True")
     wrap = f"model = DistributedDataParallel({', '.join(['copy.deepcopy(single)', *options])})"
+    if "other weights" in training.options:  # each rank gets those of rank 0
+        wrap = wrap.replace("copy.deepcopy(single)", "make_model(rank)")
     imports = ["from torch.nn.parallel import DistributedDataParallel"]
     if "hook" in training.options:
         wrap += "\nmodel.register_comm_hook(None, default_hooks.allreduce_hook)"

@@ -64,7 +64,8 @@ PIPELINES: frozenset[Wrapper] = frozenset({"pipeline", "pp x dp"})
 class Talk(Checked):
     """What ranks ``among`` the group tell each other after a step.
 
-    ``at_work``: it is begun before that step and waited for after it. ``root``: an index into ``among``.
+    ``at_work``: it is begun before that step and waited for after it. ``root``: an index into ``among``. ``large``: tensors
+    of more than a megabyte, which processes share.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -76,6 +77,7 @@ class Talk(Checked):
     operator: Operator = "SUM"
     dtype: Dtype = "float64"
     at_work: bool = False
+    large: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -150,7 +152,8 @@ class Training(Checked):
     def size(self) -> int:
         """The less, the plainer."""
         talks = sum(
-            2 + talk.at_work + (talk.operator != "SUM") + len(talk.among) for talk in self.talks
+            2 + talk.at_work + talk.large + (talk.operator != "SUM") + len(talk.among)
+            for talk in self.talks
         )
         plain = (self.optimizer == "SGD") + (self.wrapper == "by hand")
         return 10 * self.ranks + 4 * len(self.layers) + 3 * self.steps + 3 * self.rounds + (
