@@ -39,7 +39,7 @@ OPTIONS: dict[Wrapper, tuple[str, ...]] = {
     "tp": (),
     "dp x tp": (),
     "pipeline": (),
-    "pp x dp": (),
+    "pp x dp": ("inner",),
 }
 #: of options that are drawn otherwise than in three of ten: without them there is one bucket
 _CHANCES = {"small buckets": 0.6}

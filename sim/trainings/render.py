@@ -342,11 +342,19 @@ def _pipeline(training: Training) -> _Parts:
     multi, both = training.stages_a_rank > 1, training.wrapper == "pp x dp"
     group = ', group=mesh["pp"].get_group()' if both else ""
     place = "place = rank\n"
+    inner = ""
+    if "inner" in training.options:
+        inner = (
+            "    for part in layer.children():\n"
+            "        if list(part.parameters()):\n"
+            '            fully_shard(part, mesh=mesh["dp"])\n'
+        )
     if both:
         place = (
             'mesh = init_device_mesh("cpu", (RANKS // 2, 2), mesh_dim_names=("dp", "pp"))\n'
             "place = rank % 2\n"
             "for layer in model.layers:\n"
+            f"{inner}"
             '    fully_shard(layer, mesh=mesh["dp"])\n'
         )
     kind = f"Schedule{training.schedule}"
