@@ -78,6 +78,7 @@ MUTANTS = (
         place="squall.sim.stock.digests:dense_of",
         old="    return tensor if tensor.is_contiguous() else tensor.detach().contiguous()\n",
         new="    return tensor\n",
+        unseen="tensors that are drawn lie in one piece",
     ),
     bug(
         name="members-in-the-order-they-came",
