@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from squall.model.events.run import EXITED, Property, Run, Violation, named
@@ -26,15 +27,20 @@ OF_FAULTS = frozenset(
 )
 #: what the text of an error begins with that a fault raises inside a worker
 INJECTED = "injected: "
-#: kinds of faults of which members of process groups notice nothing but that it takes longer (sim/world/pieces.py)
-MADE_GOOD = frozenset(
-    (
-        "bandwidth", "clock_skew", "corrupt", "delay", "drop", "duplicate", "fail", "fifo", "flapping", "garbage",
-        "hold", "latency_spike", "loss", "pause", "slow_cpu", "slow_start",
-    )
-)  # fmt: skip
-#: what an operation of a process group says that nobody has come to within its limit
-LATE = "Timed out waiting"
+#: kinds of faults of which members of process groups notice nothing but that it takes longer (sim/world/pieces.py), as
+#: long as they end; and those that delay, perhaps beyond a limit
+LOSSES = frozenset(
+    ("clock_skew", "corrupt", "drop", "duplicate", "fail", "fifo", "flapping", "garbage", "loss")
+)
+DELAYS = frozenset(
+    ("bandwidth", "delay", "hold", "latency_spike", "pause", "slow_cpu", "slow_start")
+)
+#: kinds that end connections, which both ends see at once
+ENDS = frozenset(("crash", "reset"))
+#: what is said of what took longer than its limit
+LATE = re.compile(
+    "Timed out waiting|wait timeout after|connectFullMesh failed|Connection timed out"
+)
 _RAISED = "a process raised "
 _OWNER_LEFT, _CONTEXT_LEFT = "an owner was left", "a context was left"
 
@@ -94,20 +100,20 @@ def left_behind(violation: Violation) -> bool:
 
 def counted(run: Run, violations: Iterable[Violation]) -> Iterator[Violation]:
     """Those that count in a search: where a fault was injected, no error that it may have caused."""
-    harm = _harm(run) if run.disturbed else set()
-    for each in violations:
+    kinds, found = _kinds(run) if run.disturbed else set(), list(violations)
+    # Who is late ends, and others see that.
+    harmful = kinds - (ENDS if any(LATE.search(each.seen) for each in found) else DELAYS)
+    for each in found:
         is_error = bool(raised(each)) and of_a_fault(raised(each), each.seen)
-        # The end of a connection is seen at once.
-        is_late = LATE in each.seen and harm <= {"crash", "reset"}
-        if is_late or not (harm and (is_error or each.what == "a process failed")):
+        if not (harmful and (is_error or each.what == "a process failed")):
             yield each
 
 
-def _harm(run: Run) -> set[str]:
-    """Kinds of faults that may have caused an error. Of process groups alone these are not all: their connections send
+def _kinds(run: Run) -> set[str]:
+    """Kinds of faults that happened. Of process groups alone without those that lose messages: their connections send
     again what was lost, until they end."""
     injected = [run.records[n][4] for n in run.of(FAULT_INJECTED)]
     kinds = {"silent crash" if detail == "silent" else kind for kind, *_, detail in injected}
     if run.joined:
         return kinds | {"of calls"}
-    return kinds - MADE_GOOD if run.operations else kinds
+    return kinds - LOSSES if run.operations else kinds | {"before any operation"}

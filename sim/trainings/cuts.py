@@ -18,6 +18,7 @@ _PLAIN_TALK = {
     "dtype": "float64",
     "on_thread": False,
     "at_work": False,
+    "large": False,
 }
 
 

@@ -24,14 +24,22 @@ from squall.sim.trainings.training import (
 #: of each wrapper: words that :mod:`.render` knows
 OPTIONS: dict[Wrapper, tuple[str, ...]] = {
     "by hand": ("async", "flat"),
-    "ddp": ("small buckets", "find unused", "views", "static", "hook", "each round"),
-    "zero": ("small buckets", "find unused", "views", "each round"),
+    "ddp": (
+        "other weights",
+        "small buckets",
+        "find unused",
+        "views",
+        "static",
+        "hook",
+        "each round",
+    ),
+    "zero": ("other weights", "small buckets", "find unused", "views", "each round"),
     "fsdp": ("keep", "whole", "each round", "mixed precision"),
     "hsdp": ("keep", "whole", "each round", "mixed precision"),
     "tp": (),
     "dp x tp": (),
     "pipeline": (),
-    "pp x dp": (),
+    "pp x dp": ("inner",),
 }
 #: how the model is saved, and loaded again: by those that have all of it, or parts of each tensor
 _SAVED: dict[str, float] = {"checkpoint": 0.06, "checkpoint beside": 0.06}
@@ -52,7 +60,8 @@ _WRAPPERS = tuple(wrapper for wrapper, times in _SHARES.items() for _ in range(t
 #: of options that are drawn otherwise than in three of ten: without them there is one bucket
 _CHANCES = {"small buckets": 0.6}
 _MOST_LAYERS, _MOST_STEPS, _MOST_TALKS, _MOST_RANKS, _MOST_CHUNKS = 4, 3, 8, 4, 4
-#: what is not for every rank, or has an operator that does not suit whole numbers
+#: which has no large tensors; and what has an operator that does not suit whole numbers
+_SMALL: frozenset[Call] = frozenset({"objects", "barrier", "sharded tensor", "remote gradients"})
 _REDUCING: frozenset[Call] = frozenset({"all_reduce", "reduce", "reduce_scatter"})
 
 
@@ -149,4 +158,5 @@ def _draw_talk(choices: KeyedChoices, ranks: int, steps: int) -> Talk:
         dtype=dtype,
         at_work=at_work,
         on_thread=at_work and choices.chance("on a thread", 0.3),
+        large=call not in _SMALL and choices.chance("large", 0.1),
     )

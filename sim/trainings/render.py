@@ -60,8 +60,8 @@ class Model(nn.Module):
         return x
 
 
-def make_model():
-    torch.manual_seed(SEED)
+def make_model(seed=0):
+    torch.manual_seed(SEED + seed)
     model = Model().double()
 {float32}    return model
 
@@ -127,7 +127,10 @@ def compare(single, model, what{whole}):
 
 
 def expect(found, expected):
-    assert torch.equal(found, expected), f"{{found.tolist()}}, expected {{expected.tolist()}}"
+    if not torch.equal(found, expected):
+        at = int((found != expected).flatten().nonzero()[0])
+        told = [each.flatten()[at : at + 3].tolist() for each in (found, expected)]
+        raise AssertionError(f"{{told[0]}} at element {{at}}, expected {{told[1]}}")
 """
 _PARTS_OF_TENSORS = '''
 
@@ -403,6 +406,8 @@ def _ddp(training: Training) -> _Parts:
     elif {"unused", "sometimes"} & {*training.layers} or "find unused" in training.options:
         options.append("find_unused_parameters=True")
     wrap = f"model = DistributedDataParallel({', '.join(['copy.deepcopy(single)', *options])})"
+    if "other weights" in training.options:  # each rank gets those of rank 0
+        wrap = wrap.replace("copy.deepcopy(single)", "make_model(rank)")
     imports = ["from torch.nn.parallel import DistributedDataParallel"]
     if "hook" in training.options:
         wrap += "\nmodel.register_comm_hook(None, default_hooks.allreduce_hook)"
@@ -456,11 +461,19 @@ def _pipeline(training: Training) -> _Parts:
     multi, both = training.stages_a_rank > 1, training.wrapper == "pp x dp"
     group = ', group=mesh["pp"].get_group()' if both else ""
     place = "place = rank\n"
+    inner = ""
+    if "inner" in training.options:
+        inner = (
+            "    for part in layer.children():\n"
+            "        if list(part.parameters()):\n"
+            '            fully_shard(part, mesh=mesh["dp"])\n'
+        )
     if both:
         place = (
             'mesh = init_device_mesh("cpu", (RANKS // 2, 2), mesh_dim_names=("dp", "pp"))\n'
             "place = rank % 2\n"
             "for layer in model.layers:\n"
+            f"{inner}"
             '    fully_shard(layer, mesh=mesh["dp"])\n'
         )
     kind = f"Schedule{training.schedule}"

@@ -133,11 +133,12 @@ def lines_of(talk: Talk, number: int) -> str:
         "dim": talk.root % 2,
         "across": 1 - talk.root % 2,
     }
+    repeated = ".repeat(100_000)" if talk.large else ""
     begun, then = (part.format(**words) for part in _LINES[talk.call])
     lines = [f"AMONG = {list(talk.among)}", "place = AMONG.index(rank)"]
     if talk.call not in ("objects", "barrier"):
         lines += [
-            f"values = [torch.arange(1, 4, dtype=torch.{talk.dtype}) + each for each in AMONG]",
+            f"values = [torch.arange(1, 4, dtype=torch.{talk.dtype}){repeated} + each for each in AMONG]",
             "mine = values[place].clone()",
         ]
     head = [

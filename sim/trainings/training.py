@@ -71,7 +71,7 @@ class Talk(Checked):
     """What ranks ``among`` the group tell each other after a step.
 
     ``at_work``: it is begun before that step and waited for after it; ``on_thread``: by a thread of its own.
-    ``root``: an index into ``among``.
+    ``root``: an index into ``among``. ``large``: tensors of more than a megabyte, which processes share.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -84,6 +84,7 @@ class Talk(Checked):
     dtype: Dtype = "float64"
     at_work: bool = False
     on_thread: bool = False
+    large: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -170,7 +171,12 @@ class Training(Checked):
     def size(self) -> int:
         """The less, the plainer."""
         talks = sum(
-            2 + talk.at_work + talk.on_thread + (talk.operator != "SUM") + len(talk.among)
+            2
+            + talk.at_work
+            + talk.on_thread
+            + talk.large
+            + (talk.operator != "SUM")
+            + len(talk.among)
             for talk in self.talks
         )
         plain = (self.optimizer == "SGD") + (self.wrapper == "by hand")

@@ -105,6 +105,7 @@ MUTANTS = (
         place=f"{_GROUPS}._begin",
         old="            group.notices[rank, dst, tag] -= 1\n",
         new="            pass\n",
+        unseen="who goes on before its receiver is there computes the same",
     ),
     bug(
         name="any-source-takes-the-last",

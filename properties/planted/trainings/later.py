@@ -47,6 +47,7 @@ MUTANTS = (
         place="torch.distributed.pipelining.stage:_PipelineStageBase.perform_reduce_grad",
         old="in distributed_state._state_ctx.all_states:",
         new="in distributed_state._state_ctx.all_states[:1]:",
+        unseen="what is called next reduces the others",
     ),
     bug(
         name="batch-cut-by-the-remainder",
@@ -54,6 +55,7 @@ MUTANTS = (
         place="torch.distributed.pipelining.microbatch:_split_tensor",
         old="        chunk_tensors = torch.tensor_split(tensor, num_chunks, spec.split_dim)\n",
         new="        chunk_tensors = torch.chunk(tensor, num_chunks, spec.split_dim)[::-1]\n",
+        unseen="each part of a batch that is drawn has two rows, and the order of parts changes no sum",
     ),
     bug(
         name="later-tensor-is-read-at-once",
@@ -76,6 +78,7 @@ MUTANTS = (
         place="squall.sim.stock.digests:dense_of",
         old="    return tensor if tensor.is_contiguous() else tensor.detach().contiguous()\n",
         new="    return tensor\n",
+        unseen="tensors that are drawn lie in one piece",
     ),
     bug(
         name="members-in-the-order-they-came",

@@ -18,6 +18,7 @@ from squall.properties.planted.trainings.users import MISTAKES
 from squall.properties.support.commands import python, squall
 from squall.sim.faults.draw import Profile
 from squall.sim.faults.kinds.crash import Crash
+from squall.sim.faults.kinds.drop import Drop
 from squall.sim.faults.plan import Plan
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.play import play
@@ -189,6 +190,22 @@ def test_what_a_fault_may_have_caused_is_no_failure() -> None:
     assert "a process raised RuntimeError" in told
     assert not list(counted(run, check(run)))
     assert judge(scenario, SETTINGS).ok
+
+
+@pytest.mark.parametrize(
+    ("plan", "bug"),
+    [
+        (Plan(messages=(Drop(types=("COLLECTIVE",), nth=(2,)),)), "lost-piece-is-not-sent-again"),
+        (Plan(workers=(Crash(worker=1, at_s=0.004),)), "leaving-is-not-seen"),
+    ],
+)
+@pytest.mark.usefixtures("compiled_engine")
+def test_what_no_fault_has_caused_is_a_failure(plan: Plan, bug: str) -> None:
+    """What was lost is sent again, and the end of a connection is seen: nobody waits until a limit."""
+    scenarios = [draw(seed, SETTINGS._replace(plan=plan)) for seed in range(6)]
+    assert all(judge(each).ok for each in scenarios[:2])
+    with MUTANTS_OF_GROUPS[bug].apply():
+        assert not all(judge(each).ok for each in scenarios)
 
 
 def test_another_schedule_is_of_the_same_training() -> None:
