@@ -160,7 +160,7 @@ class GroupTime:
     # -- steps ----------------------------------------------------------------------------
 
     def _step_ends(self, rank: int) -> list[float]:
-        calls = [each.started for each in self._operations if each.rank == rank]
+        calls = [each.started for each in self._ended_by.get(rank, [])]
         ends: list[Stepped] = []
         for each in self.run.steps:
             if each.worker == rank:
@@ -172,7 +172,7 @@ class GroupTime:
     # -- segments -------------------------------------------------------------------------
 
     def _segments_of(self, rank: int) -> Iterator[Segment]:
-        ended = [each for each in self._operations if each.rank == rank]
+        ended = self._ended_by.get(rank, [])
         at_s = 0.0
         for start_s, end_s, what in self._computed(rank):
             yield from self._gap(rank, at_s, start_s, ended)
@@ -245,16 +245,28 @@ class GroupTime:
     def _chain(self, operation: _Operation) -> tuple[list[_Message], int, float]:
         """The messages that led to the end of an operation, the last first, and by whose call they began to move, and
         when."""
-        about, records = operation.about, self.run.records
         chain: list[_Message] = []
-        event = self._before(about, operation.ended)
-        while event >= 0 and event in self._arrivals:
-            message = self._arrivals[event]
-            chain.append(message)
-            event = self._let_send(about, message)
-        if event < 0:
-            return chain, operation.rank, self._time_s(operation.started)
-        return chain, int(records[event][1]), self._time_s(event)
+        while True:
+            event = self._before(operation.about, operation.ended)
+            while event in self._arrivals:
+                chain.append(self._arrivals[event])
+                event = self._let_send(operation.about, chain[-1])
+            event = operation.started if event < 0 else event
+            rank, call_s = int(self.run.records[event][1]), self._time_s(event)
+            before = self._held_by(rank, chain[-1].sent, call_s) if chain else None
+            if before is None:
+                return chain, rank, call_s
+            operation = before
+
+    def _held_by(self, rank: int, sent: int, call_s: float) -> _Operation | None:
+        """The operation whose end let another one of that rank begin, called before, where one follows the other."""
+        sent_s = self._time_s(sent)
+        if sent_s - call_s <= _INSTANT_S:
+            return None
+        ended = self._ended_by[rank]
+        at = bisect_left(ended, sent, key=lambda each: each.ended) - 1
+        is_it = at >= 0 and sent_s - self._time_s(ended[at].ended) <= _INSTANT_S
+        return ended[at] if is_it else None
 
     def _before(self, about: About, event: int) -> int:
         """The last call or arrival of an operation before an event, -1 if there is none."""
@@ -295,6 +307,14 @@ class GroupTime:
                 started.append(event)
             elif started:
                 found.append(_Operation(rank, (group, kind, number), started.pop(0), event))
+        return found
+
+    @cached_property
+    def _ended_by(self) -> dict[int, list[_Operation]]:
+        """By rank, in the order of their ends."""
+        found: dict[int, list[_Operation]] = {}
+        for each in self._operations:
+            found.setdefault(each.rank, []).append(each)
         return found
 
     @cached_property

@@ -166,7 +166,7 @@ def link(text: str) -> str:
     from squall.sim.world.links import parse_links
 
     try:
-        if ";" in text:
+        if ";" in text or not text.strip():
             raise ValueError("expected one link or all of them, and --link once for each")
         parse_links(text)
     except ValueError as error:
@@ -179,7 +179,8 @@ def algorithm(text: str) -> str:
     from squall.sim.world.algorithms import parse_algorithms
 
     try:
-        parse_algorithms(text)
+        if not parse_algorithms(text):
+            raise ValueError("expected COLLECTIVE=ALGORITHM, such as all_reduce=tree")
     except ValueError as error:
         raise BadInput("--algorithm", text, str(error)) from None
     return text

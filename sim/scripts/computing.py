@@ -68,15 +68,18 @@ class Computing(TorchFunctionMode):
         super().__init__()
         self.computed: dict[str, tuple[int, float]] = {}
         self._seconds, self._spend = parse_compute(durations), spend
+        #: how much of its time a backward pass that is under way has taken
+        self._early_s: float | None = None
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        raw = str(getattr(func, "__name__", ""))
+        name = raw.strip("_")
+        self._begin(name)
         before_s = thread_time()
         result = func(*args, **(kwargs or {}))
         took_s = thread_time() - before_s
-        raw = str(getattr(func, "__name__", ""))
-        name = raw.strip("_")
         if name in _PROPERTIES or _caller().startswith(_NOT_OF_SCRIPTS):
             return result
         in_place = raw.endswith("_") and not raw.startswith("__")
@@ -90,9 +93,28 @@ class Computing(TorchFunctionMode):
             return
         times, total = self.computed.get(name, (0, 0.0))
         self.computed[name] = times + 1, total + took_s
-        seconds = self._seconds.get(name, self._seconds.get(EVERY, 0.0))
-        if seconds:
+        seconds = self._seconds_of(name)
+        if name == _BACKWARD and self._early_s is not None:
+            seconds, self._early_s = seconds - self._early_s, None
+        if seconds > 0:
             self._spend(seconds, name)
+
+    def part_of_backward(self, part: float) -> None:
+        """So much of the pass that is under way is done: its time passes now, and not when it has ended."""
+        if self._early_s is None:
+            return
+        whole_s = self._seconds_of(_BACKWARD)
+        seconds = min(part * whole_s, whole_s - self._early_s)
+        if seconds > 0:
+            self._early_s += seconds
+            self._spend(seconds, _BACKWARD)
+
+    def _seconds_of(self, name: str) -> float:
+        return self._seconds.get(name, self._seconds.get(EVERY, 0.0))
+
+    def _begin(self, name: str) -> None:
+        if name == _BACKWARD:
+            self._early_s = 0.0
 
     def time_stages(self, stages: Any) -> None:
         """Let passes of stages of a pipeline be operators; ``stages``: torch.distributed.pipelining.stage."""
@@ -118,6 +140,7 @@ class Computing(TorchFunctionMode):
 
         @functools.wraps(function)
         def ran(*args: Any, **kwargs: Any) -> Any:
+            self._begin(name)
             before_s = thread_time()
             result = function(*args, **kwargs)
             self.ran(name, thread_time() - before_s)

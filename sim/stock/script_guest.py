@@ -27,7 +27,6 @@ import torch.distributed.autograd
 import torch.distributed.rpc
 import torch.distributed.rpc.internal
 import torch.multiprocessing
-from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from squall.model.events.run import EXITED
 from squall.real.native import turns, waits
@@ -64,6 +63,7 @@ from squall.sim.stock import (
     script_rounds,
     sharded_modules,
     stacks_from_outside,
+    step_guest,
     turn_guest,
 )
 from squall.sim.stock.after_import import after_import
@@ -206,8 +206,6 @@ class ScriptGuest:
         modules, sharded = ddp_modules.DdpModules(), fsdp_modules.FsdpModules()
         if role["replicas"]:
             replicas_guest.install(here, modules, sharded)
-        if role["steps"]:
-            register_optimizer_step_post_hook(lambda *_: here.tell("step"))
         if role["check"]:
             local_gradients.install(here, modules)
             fsdp_gradients.install(here, sharded)
@@ -246,6 +244,8 @@ class ScriptGuest:
             after_import("torch.distributed.pipelining.stage", self.computing.time_stages)
             _thread.run = self._computed(_thread.run)
             _internal._run_function = self._computed(_internal._run_function)
+        if role["steps"]:
+            step_guest.install(here, modules, self.computing)
         _thread.run = waits.numbered(_thread.run)
         _internal._run_function = waits.numbered(_internal._run_function)
         turns.install(lambda: here.ask("start"), self.made.waited)

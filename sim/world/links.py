@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from bisect import insort
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from squall.real.rpc.message import Message
 from squall.sim.world.latency import LatencyModel, parse_duration_s, parse_latency
 from squall.sim.world.streams import NamedStream
+
+if TYPE_CHECKING:
+    from squall.real.rpc.message import Message
 
 #: a part of a duration that sums of seconds may be off
 _ROUNDING = 1e-9

@@ -121,3 +121,42 @@ def test_segments_of_a_rank_have_no_gaps_and_a_script_without_steps_is_one() -> 
         assert segments[0].start_s == 0
         for one, two in itertools.pairwise(segments):
             assert two.start_s == pytest.approx(one.end_s)
+
+
+OVERLAPPED = """
+import torch, torch.distributed as dist
+from torch import nn, optim
+from torch.nn.parallel import DistributedDataParallel
+dist.init_process_group("gloo")
+layers = nn.Sequential(*[nn.Linear(512, 512) for _ in range(4)])
+model = DistributedDataParallel(layers, bucket_cap_mb=1)
+optimizer = optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    optimizer.zero_grad()
+    model(torch.ones(4, 512)).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_what_is_exchanged_in_a_backward_pass_costs_only_what_the_pass_does_not_hide(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "overlapped.py"
+    script.write_text(OVERLAPPED, encoding="utf-8")
+    found = GroupTime(play(script, ranks=4, compute="backward=1ms"))
+    step = found.steps[-1]
+    # A bucket has one layer; that of the first layer is ready when the pass ends.
+    ring_s = 2 * 3 * 5e-6 + 2 * 3 / 4 * (512 * 512 + 512) * 4 / 25e9
+    assert step.seconds == pytest.approx(1e-3 + ring_s, rel=0.001)
+    assert seconds(found, step, 0)["compute"] == pytest.approx(1e-3)
+
+
+def test_an_operation_that_is_held_waits_for_those_before_it(tmp_path: Path) -> None:
+    script = tmp_path / "overlapped.py"
+    script.write_text(OVERLAPPED, encoding="utf-8")
+    found = GroupTime(play(script, ranks=4, compute="backward=10us", backend="nccl"))
+    path = found.critical_path(found.steps[-1])
+    assert sum(each.seconds for each in path) == pytest.approx(found.steps[-1].seconds)
+    # On NCCL's stream one follows the other: data moves from the first one's begin to the last one's end.
+    assert {each.state for each in path} == {"compute", "moving"}
+    assert all(each.src >= 0 for each in path if each.state == "moving")

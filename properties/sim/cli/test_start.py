@@ -95,6 +95,13 @@ WRONG = [
     ("fuzz --until-proven abc", "--until-proven: expected a seed"),
     ("fuzz --until-proven 3 --seeds 0:3", "does not go with --until-proven"),
     ("fuzz --distil 10 --minutes 4", "does not go with --distil"),
+    # the time of a step
+    ("what-if nope.py", "SCRIPT: there is no file"),
+    ("what-if good.py --link 5us", "--link: '5us' is wrong, expected latency=DURATION"),
+    ("what-if good.py --link latency=1 --link latency=2", "--link: every link is given twice"),
+    ("what-if good.py --algorithm reduce=star", "--algorithm: 'star' is no algorithm of reduce"),
+    ("what-if good.py --compute list.json", "--compute: 'list.json' holds no object"),
+    ("what-if good.py --plotly cdn", "--plotly: is for a page"),
     # a scenario again
     ("replay", "SCENARIO: expected a seed"),
     ("replay nope", "no stored failure"),

@@ -176,7 +176,7 @@ def _links(given: list[str]) -> str:
 
 def _algorithms(given: list[str]) -> str:
     """Raises :class:`BadInput` for what does not go together."""
-    return parsers.algorithm(",".join(given))
+    return parsers.algorithm(",".join(given)) if given else ""
 
 
 def _play(scenario: Scenario) -> Run:
