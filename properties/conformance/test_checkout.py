@@ -115,6 +115,7 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.deep("imports PyTorch's helpers for tests in two processes, and again by rank")
 @pytest.mark.usefixtures("compiled_engine")
 def test_each_base_of_pytorch_starts_its_ranks(checkout: Path) -> None:
     done = squall("conformance", "--engine", "torch", "--tests", str(checkout), "--json")
