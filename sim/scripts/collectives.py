@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from squall.sim.scripts.moved import assign, check_alike, check_count, put
@@ -292,6 +293,12 @@ def too_late(what: str, timeout_s: float) -> str:
         "[/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc] Timed out waiting "
         f"{round(timeout_s * 1000)}ms for {what} operation to complete"
     )
+
+
+def never_formed(timeout_s: float, come: int, size: int) -> dist.DistStoreError:
+    """What a member raises for whose group others do not come in time: gloo looks for them in a store."""
+    told = f"wait timeout after {round(timeout_s * 1000)}ms: {come} of {size} ranks have come"
+    return dist.DistStoreError(told)
 
 
 def watchdog(kind: str, number: int, timeout_s: float) -> str:

@@ -103,7 +103,7 @@ class Member:
         where = (ranks, line_of(frame), made)
         problem = here.ask("group join", self._number, rank, *where, self._timeout_s)
         if problem is not None:
-            raise RuntimeError(problem)
+            raise problem
 
     # -- for group.cpp --------------------------------------------------------------------
 

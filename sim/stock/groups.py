@@ -10,6 +10,7 @@ from squall.model.events.run import Stall
 from squall.model.events.waiting import wait_graph
 from squall.sim.scripts.backends import Backend
 from squall.sim.scripts.call import Call
+from squall.sim.scripts.collectives import never_formed
 from squall.sim.scripts.findings import Findings
 from squall.sim.scripts.group import Group, Wait, When
 from squall.sim.scripts.groups import Groups
@@ -75,8 +76,8 @@ class NativeGroups(Groups[LentFile]):
         who = worker.name if known is None else f"rank {known}"
         self.made(group, who, ranks, place)
         if rank in joining or rank in group.members:
-            text = f"rank {rank} has joined the process group already"
-            self._cluster.answer(worker, question, text)
+            error = RuntimeError(f"rank {rank} has joined the process group already")
+            self._cluster.answer(worker, question, error)
             return
 
         def late() -> None:
@@ -84,11 +85,8 @@ class NativeGroups(Groups[LentFile]):
             there = f"ranks {come} of {group.size} have come to {group.ledger.of}"
             self.stalls(Stall("error", [there, *self._cluster.waits()]))
             del joining[rank]
-            text = (
-                f"Gloo connectFullMesh failed: after {timeout_s:g} s only "
-                f"{len(joining) + 1} of {group.size} ranks have come"
-            )
-            self._cluster.answer(worker, question, text)
+            error = never_formed(timeout_s, len(joining) + 1, group.size)
+            self._cluster.answer(worker, question, error)
 
         timer = self._cluster.runtime.call_later(timeout_s, late)
         joining[rank] = (worker, question, timer)

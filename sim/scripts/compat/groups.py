@@ -25,7 +25,7 @@ from squall.sim.scripts import groups as shared
 from squall.sim.scripts.backends import batch_of
 from squall.sim.scripts.call import Call, Names
 from squall.sim.scripts.call_names import Registered, names
-from squall.sim.scripts.collectives import Operation, Operations
+from squall.sim.scripts.collectives import Operation, Operations, never_formed
 from squall.sim.scripts.compat import stores
 from squall.sim.scripts.compat.process import (
     SimProcess,
@@ -131,17 +131,14 @@ class Group:
         return found
 
     def _join(self, member: int) -> None:
-        """Raises RuntimeError if a member does not come in time."""
+        """Raises DistStoreError if a member does not come in time."""
         try:
             self.store.get(f"here/{member}", self.timeout_s)
         except StoreTimeoutError:
             come = sorted(self.ranks[each] for each in self.members.members)
             there = f"ranks {come} of {self.size()} have come to {self.members.ledger.of}"
             self.all.stalls(Stall("error", [there, *stalled(self.all.runtime).lines]))
-            raise RuntimeError(
-                f"Gloo connectFullMesh failed: after {self.timeout_s:g} s only "
-                f"{len(come)} of {self.size()} ranks have come"
-            ) from None
+            raise never_formed(self.timeout_s, len(come), self.size()) from None
 
     def rank(self) -> int:
         return self._rank
