@@ -103,6 +103,8 @@ def _draw(choices: KeyedChoices, seed: int) -> Training:
         options.discard("static")
     if rounds > 1:
         options.discard("mixed precision")
+    if schedule == "InterleavedZeroBubble":  # finding zero-bubble-misses-resharded-weights
+        options.discard("inner")
     if wrapper in _SAVING:
         options |= {how for how, share in _SAVED.items() if choices.chance(f"option {how}", share)}
     talks = choices.integer("talks", 0, _MOST_TALKS)

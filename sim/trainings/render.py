@@ -207,7 +207,9 @@ def script_text(training: Training) -> str:
     wrap, backward, imports = _PARTS[training.wrapper](training)
     made = [layer for layer in training.layers if layer != "again"]
     forward = [
-        _forward(layer, at - training.layers[:at].count("again"))
+        _forward(training.layers[0], 0)
+        if layer == "again"
+        else _forward(layer, at - training.layers[:at].count("again"))
         for at, layer in enumerate(training.layers)
     ]
     kind, options = _OPTIMIZERS[training.optimizer]
@@ -339,7 +341,6 @@ def _forward(layer: Layer, at: int) -> str:
     """Its line; ``at``: its index among those that are made."""
     return {
         "float32": f"x = self.layers[{at}](x.float()).double()",
-        "again": "x = self.layers[0](x)",
         "unused": "",
         "sometimes": f"x = self.layers[{at}](x) if step % 2 == 0 else x",
     }.get(layer, f"x = self.layers[{at}](x)")

@@ -446,7 +446,7 @@ def new_group(
         members,
         members.index(default.rank()),
         (backend or default.backend).lower(),
-        default.timeout_s if timeout is None else timeout.total_seconds(),
+        DEFAULT_TIMEOUT_S if timeout is None else timeout.total_seconds(),
     )
     note("process groups", made)
     return made
