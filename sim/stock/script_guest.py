@@ -6,6 +6,7 @@ coordinator: rendezvous, the start of processes, and the time.
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import atexit
 import functools
@@ -79,7 +80,7 @@ _LOOK_S = 0.05
 # Modules of torch's of which names are replaced, or used that their stubs do not know.
 _autograd: Any = torch.distributed.autograd
 _internal: Any = torch.distributed.rpc.internal
-_thread: Any = threading.Thread
+_thread_class: Any = threading.Thread
 _thread_module: Any = threading
 _exit = os._exit
 _run_exit_handlers: Any = vars(atexit)["_run_exitfuncs"]
@@ -234,19 +235,19 @@ class ScriptGuest:
         script_programs.install(here, clock.read, role["own"])
         if role["program"] is not None:
             script_programs.settle_in(here, role)
-        _thread.join = _joining(_thread.join, here)
-        _thread.start = _starting(_thread.start, here)
+        _thread_class.join = _joining(_thread_class.join, here)
+        _thread_class.start = _starting(_thread_class.start, here)
         if role["compute"]:
             self.computing = Computing(
                 role["compute"], lambda seconds, name: here.ask("compute", seconds, name)
             )
             self._opened.enter_context(self.computing.watch(_autograd))
             after_import("torch.distributed.pipelining.stage", self.computing.time_stages)
-            _thread.run = self._computed(_thread.run)
+            _thread_class.run = self._computed(_thread_class.run)
             _internal._run_function = self._computed(_internal._run_function)
         if role["steps"]:
             step_guest.install(here, modules, self.computing)
-        _thread.run = waits.numbered(_thread.run)
+        _thread_class.run = waits.numbered(_thread_class.run)
         _internal._run_function = waits.numbered(_internal._run_function)
         turns.install(lambda: here.ask("start"), self.made.waited)
         turn_guest.install(here)
@@ -353,8 +354,34 @@ def _joining(join: Any, here: Here) -> Any:
     return joined
 
 
+class _Begun:
+    """``Thread._started``. Whether a thread begins before who starts it waits for that is chance, which nobody sees: who
+    is woken by one of these does not ask whether it may go on."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._at_fork_reinit()
+
+    def _at_fork_reinit(self) -> None:
+        self._lock = _thread.allocate_lock()
+        if not self._is_set:
+            self._lock.acquire()
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        self._is_set = True
+        self._lock.release()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        with self._lock:
+            return True
+
+
 def _starting(start: Any, here: Here) -> Any:
-    """``Thread.start``, after which one thread at a time begins, in the order of their starts."""
+    """``Thread.start``, after which one thread at a time goes on: those that were started, in the order of their starts, and
+    who has started them."""
     lanes = itertools.count(FIRST_LANE)
 
     @functools.wraps(start)
@@ -370,7 +397,10 @@ def _starting(start: Any, here: Here) -> Any:
             run()
 
         vars(self)["run"] = begin
+        if not self._started.is_set():  # type: ignore[attr-defined]
+            vars(self)["_started"] = _Begun()
         start(self)
+        here.ask("start")
 
     return started
 
