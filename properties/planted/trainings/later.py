@@ -78,7 +78,7 @@ MUTANTS = (
         place="squall.sim.stock.digests:dense_of",
         old="    return tensor if tensor.is_contiguous() else tensor.detach().contiguous()\n",
         new="    return tensor\n",
-        unseen="tensors that are drawn lie in one piece",
+        unseen="tensors that are drawn lie in one piece; gloo itself takes others for such",
     ),
     bug(
         name="members-in-the-order-they-came",
@@ -86,6 +86,7 @@ MUTANTS = (
         place="squall.sim.stock.groups:NativeGroups._join",
         old="for member in sorted(come)}",
         new="for member in come}",
+        unseen="which link a message takes shows in what a fault of a link hits, and no check looks at that",
     ),
     bug(
         name="store-waits-for-one-key",
@@ -93,6 +94,7 @@ MUTANTS = (
         place="squall.sim.stock.stores:Stores._wait",
         old="all(",
         new="any(",
+        unseen="nobody waits for several keys in a training that is drawn",
     ),
     bug(
         name="filled-buffers-count-as-written",
@@ -100,5 +102,54 @@ MUTANTS = (
         place="squall.sim.stock.group_guest:Member.run",
         old="            taken.filled(under_way)\n",
         new="",
+        unseen="no two receives that are drawn fill one buffer at a time",
+    ),
+    # -- the same again, after what was missing for those above was drawn ---------------------
+    Mistake(
+        r"\[torch\.empty_like\(mine\) for _ in AMONG\]", r"[torch.empty_like(mine)] * len(AMONG)"
+    ).planted("one tensor for all that is gathered"),
+    Mistake(
+        r"dist\.new_group\((\[[^]]*\])\)",
+        r"(dist.new_group(\1) if dist.get_rank() in \1 else None)",
+    ).planted("a group that its members alone make"),
+    Mistake(r"(optim\.\w+\(trained, lr=0\.\d+)", r"\1 * (1 + dist.get_rank())").planted(
+        "another learning rate on each rank"
+    ),
+    bug(
+        name="output-has-no-tensor",
+        wrong="DistributedDataParallel finds no tensor in what a model returns",
+        place="torch.nn.parallel.distributed:_find_tensors",
+        old="        return [obj]\n",
+        new="        return []\n",
+    ),
+    bug(
+        name="input-gradients-are-kept",
+        wrong="a stage keeps the gradients of its inputs",
+        place="torch.distributed.pipelining._backward:stage_backward",
+        old="                val.grad = None\n",
+        new="                pass\n",
+        unseen="it keeps memory alone",
+    ),
+    bug(
+        name="shards-from-behind",
+        wrong="rank 0 has the last shard of a parameter",
+        place=f"{_FSDP}._fsdp_common:FSDPMeshInfo.__post_init__",
+        old="self.shard_process_group.rank()",
+        new="self.shard_mesh_size - 1 - self.shard_process_group.rank()",
+    ),
+    bug(
+        name="file-is-written-while-it-is-read",
+        wrong="a file of large tensors is written again while others read it",
+        place="squall.sim.stock.memory_file:LentFiles._is_free",
+        old=""" and os.pread(file.fd, 1, 0) == b"\\0\"""",
+        new="",
+    ),
+    bug(
+        name="all-but-one-have-called",
+        wrong="a collective counts as called by all when one has not",
+        place="squall.sim.scripts.groups:Groups._begin",
+        old="    if group.called[tag] == group.size:\n",
+        new="    if group.called[tag] == group.size - 1:\n",
+        unseen="fewer processes go on before their turn, which takes real time alone",
     ),
 )
