@@ -188,12 +188,13 @@ class Groups(Generic[C]):
         if not senders:
             del group.senders[wait.rank, wait.tag]
         wait.wants.remove(wanted)
-        if wait.tag[0] == POINT_TO_POINT:
+        is_message = wait.tag[0] == POINT_TO_POINT
+        if is_message:
             self._compare(
                 group, wait, group.sends.pop((src, wait.rank, wait.tag, wait.got[src].at))
             )
         if self.moves is not None:
-            if wait.got[src].size_bytes > self.backend.eager_bytes:
+            if is_message and wait.got[src].size_bytes > self.backend.eager_bytes:
                 self.notice(group, wait.tag, wait.rank, src)
         elif wanted == ANY:
             group.send(wait.rank, src, MessageType.NOTICE, wait.tag)
