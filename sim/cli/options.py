@@ -273,3 +273,13 @@ DeviceOfScenario = Annotated[
 # None: not given, for commands that take them for scripts alone
 SeedOfScript = Annotated[int | None, _SEED]
 LatencyOfScript = Annotated[str | None, _LATENCY]
+
+Groups = Annotated[
+    bool,
+    typer.Option(
+        "--groups",
+        help="Random trainings over process groups instead (DistributedDataParallel, fully_shard, pipelines, collectives), on the "
+        "engine torch, each compared with one process; their seeds are called groups:SEED elsewhere. Of planted bugs: "
+        "those of process groups.",
+    ),
+]

@@ -29,8 +29,8 @@ MUTANTS = (
         name="message-number-is-reused",
         wrong="every second message has the number of the one before it",
         place=f"{_PIECES}.send",
-        old="        self._sent[src, dst, tag] += 1\n",
-        new="        self._sent[src, dst, tag] += piece.at % 2 == 0\n",
+        old="        self._sent[src, dst, piece.tag] += 1\n",
+        new="        self._sent[src, dst, piece.tag] += piece.at % 2 == 0\n",
     ),
     bug(
         name="tags-count-for-nothing",

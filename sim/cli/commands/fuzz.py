@@ -19,6 +19,7 @@ from squall.sim.cli.options import (
     CoverOption,
     Engine,
     FaultsOption,
+    Groups,
     Jobs,
     Json,
     OnDevice,
@@ -91,15 +92,7 @@ def fuzz(
         ),
     ] = None,
     jobs: Jobs = 1,
-    groups: Annotated[
-        bool,
-        typer.Option(
-            "--groups",
-            help="Random trainings over process groups instead (DistributedDataParallel, fully_shard, "
-            "pipelines, collectives), on the engine torch, each compared with one process. Elsewhere "
-            "their seeds are called groups:SEED.",
-        ),
-    ] = False,
+    groups: Groups = False,
     device: OnDevice = "cpu",
     engine: Engine = "port",
     faults: FaultsOption = None,

@@ -14,6 +14,7 @@ from squall.sim.cli.exits import FAILED, INTERRUPTED, exit_code
 from squall.sim.cli.options import (
     AllowUnchecked,
     CoverOption,
+    Groups,
     Jobs,
     Json,
     ProfileOption,
@@ -67,13 +68,7 @@ def mutants(
             help="Explore small worlds for the shortest order that shows each, instead.",
         ),
     ] = False,
-    groups: Annotated[
-        bool,
-        typer.Option(
-            "--groups",
-            help="Those of process groups: in trainings, in PyTorch's Python layers and in what carries them.",
-        ),
-    ] = False,
+    groups: Groups = False,
     drawn: Annotated[
         int | None,
         typer.Option(
