@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 WARM = "squall.real.native.warm"
 #: of what a script's text has one of these words in
 _WARM_WORDS = ("optim", "manual_seed", "distributed.fsdp", "distributed.tensor", "pipelining")
-#: what takes half a second besides
-_AHEAD = "torch.distributed.optim"
+#: what takes up to half a second besides
+_AHEAD = ("torch.distributed.optim", "torch.distributed.checkpoint")
 #: what the process that is copied imports, to play programs or scripts
 PROGRAMS = ("squall.sim.stock.guest", WARM)
 SCRIPTS = ("squall.sim.stock.script_guest", "squall.sim.stock.stacks", WARM)
@@ -47,16 +47,13 @@ _environment: dict[str, str] = {}
 def for_script(script: Script) -> tuple[str, ...]:
     """What the process imports that is copied for a script: of what takes long, what its text names. Should it
     come to need more, each copy imports that itself."""
+    training = training_in(script.text)
+    if training is not None:  # all have what any of them needs
+        return (*SCRIPTS, *_AHEAD, _ASKED, f"{_REHEARSAL} {training.kind}")
     text = "\n".join(line.text for line in (script, *script.others)).lower()
-    modules = [
-        name for name in SCRIPTS if name != WARM or any(word in text for word in _WARM_WORDS)
-    ]
-    if _AHEAD in text:
-        modules.append(_AHEAD)
-    modules.append(_ASKED)
-    if (training := training_in(script.text)) is not None:
-        modules.append(f"{_REHEARSAL} {training.kind}")
-    return tuple(modules)
+    warm = any(word in text for word in _WARM_WORDS)
+    modules = [name for name in SCRIPTS if name != WARM or warm]
+    return (*modules, *(name for name in _AHEAD if name in text), _ASKED)
 
 
 def shared_zygote(modules: tuple[str, ...]) -> Zygote:

@@ -46,12 +46,12 @@ _SAVED: dict[str, float] = {"checkpoint": 0.06, "checkpoint beside": 0.06}
 _SAVING: frozenset[Wrapper] = frozenset({"ddp", "zero", "fsdp", "hsdp", "tp", "dp x tp"})
 #: how often one is drawn: each has its share of the time, which one with sharded tensors takes more of
 _SHARES: dict[Wrapper, int] = {
-    "by hand": 8,
-    "ddp": 8,
-    "zero": 7,
+    "by hand": 10,
+    "ddp": 12,
+    "zero": 9,
     "fsdp": 4,
     "hsdp": 3,
-    "tp": 4,
+    "tp": 3,
     "dp x tp": 2,
     "pipeline": 6,
     "pp x dp": 3,
@@ -59,7 +59,7 @@ _SHARES: dict[Wrapper, int] = {
 _WRAPPERS = tuple(wrapper for wrapper, times in _SHARES.items() for _ in range(times))
 #: of options that are drawn otherwise than in three of ten: without them there is one bucket
 _CHANCES = {"small buckets": 0.6}
-_MOST_LAYERS, _MOST_STEPS, _MOST_TALKS, _MOST_RANKS, _MOST_CHUNKS = 4, 3, 8, 4, 4
+_MOST_LAYERS, _MOST_STEPS, _MOST_TALKS, _MOST_RANKS, _MOST_CHUNKS = 4, 3, 6, 4, 4
 #: which has no large tensors; and what has an operator that does not suit whole numbers
 _SMALL: frozenset[Call] = frozenset({"objects", "barrier", "sharded tensor", "remote gradients"})
 _REDUCING: frozenset[Call] = frozenset({"all_reduce", "reduce", "reduce_scatter"})
@@ -160,5 +160,5 @@ def _draw_talk(choices: KeyedChoices, ranks: int, steps: int) -> Talk:
         dtype=dtype,
         at_work=at_work,
         on_thread=at_work and choices.chance("on a thread", 0.3),
-        large=call not in _SMALL and choices.chance("large", 0.1),
+        large=call not in _SMALL and choices.chance("large", 0.03),
     )

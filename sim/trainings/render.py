@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from squall.sim.scenario import Script
 from squall.sim.trainings.talks import IMPORTS, lines_of
-from squall.sim.trainings.training import PIPELINES, SHARDED, Layer, Training, header
+from squall.sim.trainings.training import PIPELINES, SHARDED, Layer, Talk, Training, header
 
 _HEAD = '''\
 """A training of {ranks} ranks that was drawn: each gradient, and what each step makes of the weights, is
@@ -273,7 +273,7 @@ def script_text(training: Training) -> str:
             else "",
             leave="    rpc.shutdown()\n" if remote else "",
             last='    compare(mirror, model, "weight", whole=True)\n' if sharded else "",
-            groups=", ".join(f"dist.new_group({list(talk.among)})" for talk in training.talks),
+            groups=", ".join(f"dist.new_group({list(among)})" for among, _ in _groups(training)),
         ),
     ]
     text = "".join(parts)
@@ -348,10 +348,13 @@ def _forward(layer: Layer, at: int) -> str:
 
 def _talks(training: Training) -> tuple[str, str]:
     """What is begun before a step, and what comes after it."""
-    begin, end = "", ""
+    begin, end, groups = "", "", _groups(training)
     for number, talk in enumerate(training.talks):
         here = f"        if step == {talk.after} and rank in {list(talk.among)}:\n            "
-        name, made = f"talk_{number}", f"talk{number}(rank, groups[{number}])"
+        name, made = (
+            f"talk_{number}",
+            f"talk{number}(rank, groups[{groups.index(_group(talk, number))}])",
+        )
         if talk.on_thread:
             begin += f"{here}pool = ThreadPoolExecutor(1)\n"
             begin += f"            {name} = pool.submit(list, {made})\n            pool.shutdown(wait=False)\n"
@@ -365,6 +368,17 @@ def _talks(training: Training) -> tuple[str, str]:
         else:
             end += started + ended
     return begin, end
+
+
+def _groups(training: Training) -> list[tuple[tuple[int, ...], int]]:
+    """Those that are made for what ranks tell each other."""
+    return list(dict.fromkeys(_group(talk, at) for at, talk in enumerate(training.talks)))
+
+
+def _group(talk: Talk, number: int) -> tuple[tuple[int, ...], int]:
+    """One for all of the same ranks; threads have each its own, as in one group the order of calls has to be the same on
+    all ranks."""
+    return talk.among, number if talk.on_thread else -1
 
 
 # -- how it is distributed: what wraps the model, a step's backward passes, and imports ------------

@@ -1,6 +1,6 @@
 # run: --workers 3
 # engines: port
-# shows: AssertionError: \(\d
+# shows: AssertionError: \(\d|called in another order
 # fix: side.start()\n    weights_loop(rank, weights)\n => weights_loop(rank, weights)\n    side.start()\n
 """Weights and a schedule are broadcast again and again, each by a thread of its own, in one group."""
 
