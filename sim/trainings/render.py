@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from squall.sim.scenario import Script
 from squall.sim.trainings.talks import IMPORTS, lines_of
-from squall.sim.trainings.training import PIPELINES, SHARDED, Layer, Talk, Training, header
+from squall.sim.trainings.training import PIPELINES, SHARDED, Call, Layer, Talk, Training, header
 
 _HEAD = '''\
 """A training of {ranks} ranks that was drawn: each gradient, and what each step makes of the weights, is
@@ -189,6 +189,7 @@ _MADE: dict[Layer, str] = {
     "buffer": "Centered()",
     "frozen": "nn.Sequential(nn.Linear(4, 4), nn.Tanh()).requires_grad_(False)",
 }
+_MESSAGES: frozenset[Call] = frozenset({"ring", "batched ring", "any source", "tags"})
 _LINEAR = "nn.Sequential(nn.Linear(4, 4), nn.Tanh())"
 #: AdamW divides by what gradients are: with a small eps rounding errors would grow
 _OPTIMIZERS = {
@@ -376,9 +377,9 @@ def _groups(training: Training) -> list[tuple[tuple[int, ...], int]]:
 
 
 def _group(talk: Talk, number: int) -> tuple[tuple[int, ...], int]:
-    """One for all of the same ranks; threads have each its own, as in one group the order of calls has to be the same on
-    all ranks."""
-    return talk.among, number if talk.on_thread else -1
+    """One for all collectives of the same ranks; threads have each its own, as in one group the order of calls has to be the
+    same on all ranks, and so have messages, which others would take."""
+    return talk.among, number if talk.on_thread or talk.call in _MESSAGES else -1
 
 
 # -- how it is distributed: what wraps the model, a step's backward passes, and imports ------------
