@@ -28,12 +28,13 @@ OF_FAULTS = frozenset(
 #: what the text of an error begins with that a fault raises inside a worker
 INJECTED = "injected: "
 #: kinds of faults of which members of process groups notice nothing but that it takes longer (sim/world/pieces.py), as
-#: long as they end; and those that delay, perhaps beyond a limit: a message that is held may come after the end of its
-#: connection, too
+#: long as they end; and those that delay, perhaps beyond a limit
 LOSSES = frozenset(
     ("clock_skew", "corrupt", "drop", "duplicate", "fail", "fifo", "flapping", "garbage", "loss")
 )
-DELAYS = frozenset(("bandwidth", "delay", "latency_spike", "pause", "slow_cpu", "slow_start"))
+DELAYS = frozenset(
+    ("bandwidth", "delay", "hold", "latency_spike", "pause", "slow_cpu", "slow_start")
+)
 #: kinds that end connections, which both ends see at once
 ENDS = frozenset(("crash", "reset"))
 #: what is said of what took longer than its limit

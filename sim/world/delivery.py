@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from squall.real.rpc.message import Message
 
 Receiver = tuple[Receive, PeerLost]
+#: a group, and who sends there to whom
+Link = tuple[Store, int, int]
 
 #: receives what is sent to a process that ended without anybody being told
 NOBODY: Receiver = (lambda message: None, lambda peer, reason, ended: None)
@@ -51,3 +53,7 @@ class Delivery(Due):
         self.receiver = receiver
         self.fate: Fate | None = None
         self.callbacks: Callbacks | None = None
+
+
+def link_of(delivery: Delivery) -> Link:
+    return delivery.store, delivery.message.src, delivery.message.dst

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from squall.real.runtime import Event, Runtime
-from squall.sim.world.delivery import Delivery
+from squall.sim.world.delivery import Delivery, Link, link_of
 from squall.sim.world.rules import Hold, Rule, Verdict
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class Held:
         self._network = network
         self._deliveries: dict[Delivery, float] = {}
         self._waiters: list[Event] = []
+        #: what is to be done once nothing is held of a link
+        self._behind: list[tuple[Link, Callable[[], object]]] = []
         self._select = select
         self._rule: Rule | None = None
         if select is not None:
@@ -83,6 +85,7 @@ class Held:
         """
         delivery = self._take(message)
         self._network.put_on_its_way(delivery)
+        self._look_behind()
 
     def let_go(self, message: Message) -> None:
         """Let ``message`` arrive when its latency would have brought it, or now if that is over.
@@ -91,10 +94,12 @@ class Held:
         """
         arrives_at = next((at for d, at in self._deliveries.items() if d.message is message), 0.0)
         self._network.put_on_its_way(self._take(message), arrives_at)
+        self._look_behind()
 
     def drop(self, message: Message | None = None) -> None:
         """Lose ``message``. Raises LookupError if it is not held."""
         self._network.dropped(self._take(message).message, "dropped by hand")
+        self._look_behind()
 
     def release(self) -> None:
         """Hold no more, and let everything go."""
@@ -118,6 +123,20 @@ class Held:
         waiters, self._waiters = self._waiters, []
         for event in waiters:
             event.set()
+
+    def holds(self, link: Link) -> bool:
+        """Whether something of that link is held."""
+        return any(link_of(delivery) == link for delivery in self._deliveries)
+
+    def wait_behind(self, link: Link, then: Callable[[], object]) -> None:
+        """Do that once nothing is held of that link."""
+        self._behind.append((link, then))
+
+    def _look_behind(self) -> None:
+        free = [each for each in self._behind if not self.holds(each[0])]
+        self._behind = [each for each in self._behind if each not in free]
+        for _, then in free:
+            then()
 
     def _judge(self, message: Message) -> Verdict | None:
         return Hold(self) if self._select is not None and self._select(message) else None

@@ -18,7 +18,7 @@ from squall.real.rpc.store import Store
 from squall.real.rpc.transport import PeerLost, Receive, World
 from squall.real.runtime import TaskOwner
 from squall.real.worker import Worker
-from squall.sim.world.delivery import NOBODY, Conditions, Delivery, Fate, Receiver
+from squall.sim.world.delivery import NOBODY, Conditions, Delivery, Fate, Link, Receiver
 from squall.sim.world.frames import checksum, flip
 from squall.sim.world.held import Held
 from squall.sim.world.latency import LatencyModel
@@ -78,6 +78,8 @@ class Network(World):
         self._peers: dict[tuple[Store, int], dict[int, None]] = {}
         #: each with the group whose messages it judges, or None for all
         self._rules: list[tuple[Rule, Store | None]] = []
+        #: by whom messages are held
+        self._holding: dict[Held, None] = {}
         self.conditions: Conditions | None = None
         #: told of a worker that can be reached from now on
         self.on_attach: Callable[[Worker], object] | None = None
@@ -210,19 +212,10 @@ class Network(World):
         peers = self._peers.pop((store, worker_id), None)
         if peers is None:
             return
-        runtime = self.runtime
         sent = self._last_arrivals_s(store, worker_id)
         for peer in peers:
             lose = partial(self._lose, store, peer, worker_id, reason, ended)
-            if peer in sent:
-                # What was sent before the connection was closed still arrives, before its end does.
-                after_s = sent[peer] - runtime.env.now + _CLOSE_S
-                runtime.call_later_for_nobody(after_s, lose)
-            elif runtime.processes is not None and runtime.running.worker is not None:
-                # Not in this task: its process may end before the peer has heard all.
-                runtime.call_later_for_nobody(0.0, lose)
-            else:
-                lose()
+            self._end((store, worker_id, peer), lose, sent.get(peer))
 
     def process_of(self, store: Store, worker_id: int) -> int | None:
         if (store, worker_id) not in self._receivers:
@@ -300,6 +293,7 @@ class Network(World):
             case Delay():
                 self.put_on_its_way(delivery, arrives_at_s + verdict.seconds)
             case Hold():
+                self._holding[verdict.held] = None
                 verdict.held.add(delivery, arrives_at_s)
             case Duplicate():
                 self.put_on_its_way(delivery, arrives_at_s)
@@ -362,6 +356,26 @@ class Network(World):
         if ended is not None and self.runtime.processes is not None and self.tracer.enabled:
             self.tracer.emit(tracing.PEER_ENDED, peer, lost, ended)
         receiver[1](lost, reason, ended)
+
+    def _end(self, link: Link, lose: Callable[[], object], sent_s: float | None) -> None:
+        """Of a connection: what was sent before it was closed still arrives, the last of it ``sent_s`` or when it is
+        not held any more, before its end does."""
+        runtime = self.runtime
+        for held in self._holding:
+            if held.holds(link):
+                held.wait_behind(link, partial(self._end_late, link, lose))
+                return
+        if sent_s is not None:
+            runtime.call_later_for_nobody(sent_s - runtime.env.now + _CLOSE_S, lose)
+        elif runtime.processes is not None and runtime.running.worker is not None:
+            # Not in this task: its process may end before the peer has heard all.
+            runtime.call_later_for_nobody(0.0, lose)
+        else:
+            lose()
+
+    def _end_late(self, link: Link, lose: Callable[[], object]) -> None:
+        store, src, dst = link
+        self._end(link, lose, self._last_arrivals_s(store, src).get(dst))
 
     def _last_arrivals_s(self, store: Store, src: int) -> dict[int, float]:
         """When the last message from ``src`` that is under way arrives, by its destination."""

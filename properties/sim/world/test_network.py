@@ -159,3 +159,29 @@ def test_a_connection_ends_behind_what_was_sent_by_whatever_clock(rate: float) -
     runtime.spawn(leave, name="main", worker=leaving)
     runtime.run()
     assert log == [("a message", 1), ("the end", 1)]
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["delivered", "dropped"])
+def test_a_connection_ends_behind_what_is_held(kept: bool) -> None:
+    runtime = SimRuntime()
+    network = Network(runtime, latency="constant:1")
+    store = network.store("group")
+    log: list[str] = []
+    for member in (0, 1, 2):
+        network.attach(
+            store,
+            member,
+            lambda message, me=member: log.append(f"{me} hears of {message.src}"),
+            lambda lost, *_, me=member: log.append(f"{me} sees the end of {lost}"),
+        )
+    network.connect(store, [0, 1, 2])
+    with network.hold(dst=0) as held:
+        for member in (0, 2):
+            network.send(store, Message(MessageType.COLLECTIVE, src=1, dst=member))
+        network.detach(store, 1)
+        runtime.run()
+        assert log == ["2 hears of 1", "2 sees the end of 1"]
+        if not kept:
+            held.drop()
+    runtime.run()
+    assert log[2:] == ["0 hears of 1"] * kept + ["0 sees the end of 1"]
