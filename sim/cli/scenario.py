@@ -130,8 +130,6 @@ def _of_groups(text: str, field: str, changes: Changes) -> int | Rescheduled:
     """The seed of a training. Raises :class:`BadInput`."""
     if changes.engine == "port":
         raise BadInput("--engine", "port", f"{text!r} is a training, expected torch")
-    if changes.mutant is not None:
-        raise BadInput("--mutant", changes.mutant, f"{text!r} is a training, expected a program")
     seed = _seed(text.removeprefix(GROUPS), field)
     if seed is None:
         raise BadInput(field, text, f"expected the seed of a training, as groups:7, got {text!r}")

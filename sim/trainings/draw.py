@@ -59,7 +59,9 @@ _SHARES: dict[Wrapper, int] = {
 _WRAPPERS = tuple(wrapper for wrapper, times in _SHARES.items() for _ in range(times))
 #: of options that are drawn otherwise than in three of ten: without them there is one bucket
 _CHANCES = {"small buckets": 0.6}
-_MOST_LAYERS, _MOST_STEPS, _MOST_TALKS, _MOST_RANKS, _MOST_CHUNKS = 4, 3, 6, 4, 4
+_MOST_LAYERS, _MOST_STEPS, _MOST_TALKS, _MOST_CHUNKS = 4, 3, 6, 4
+#: how many ranks, each as often as it is here: two show most of what there is to see in the least time
+_RANKS = (*[2] * 25, *[3] * 12, *[4] * 12, 8)
 #: which has no large tensors; and what has an operator that does not suit whole numbers
 _SMALL: frozenset[Call] = frozenset({"objects", "barrier", "sharded tensor", "remote gradients"})
 _REDUCING: frozenset[Call] = frozenset({"all_reduce", "reduce", "reduce_scatter"})
@@ -73,9 +75,9 @@ def draw_training(seed: int, changes: Changes = NO_CHANGES) -> Training:
 
 def _draw(choices: KeyedChoices, seed: int) -> Training:
     wrapper = choices.choice("wrapper", _WRAPPERS)
-    ranks = choices.integer("ranks", 2, _MOST_RANKS)
-    if wrapper in PAIRS or (wrapper == "tp" and ranks % 2):
-        ranks = _MOST_RANKS
+    ranks = choices.choice("ranks", _RANKS)
+    if (wrapper in PAIRS and ranks < 4) or (wrapper == "tp" and ranks % 2):
+        ranks = 4
     schedule: Schedule = (
         choices.pick("schedule", get_args(Schedule)) if wrapper in PIPELINES else "GPipe"
     )

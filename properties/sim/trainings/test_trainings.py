@@ -250,6 +250,13 @@ def test_a_training_is_replayed_and_exported_by_its_seed() -> None:
     assert first.stdout == second.stdout
 
 
+@pytest.mark.usefixtures("compiled_engine")
+def test_a_training_is_replayed_with_a_planted_bug() -> None:
+    done = squall("replay", "groups:2", "--mutant", "stage-sends-twice", "--json")
+    assert done.returncode == 1, done.stderr
+    assert json.loads(done.stdout)["outcome"] == "deadlock"
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
