@@ -22,7 +22,7 @@ def train(rank, init, more_groups):
 
 
 def work(rank, inits):
-    found = [train(rank, init, more_groups) for more_groups, init in zip((2, 0), inits)]
+    found = [train(rank, init, 2 - 2 * nth) for nth, init in enumerate(inits)]
     if rank == 0:
         word = "OK" if found[0] == found[1] else "BUG"
         print(word, f"x + x in the first group, and in the second: {found}", flush=True)
