@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
@@ -25,12 +26,14 @@ def script_scenario(
     order: Order = "fifo",
     faults: Plan = NO_FAULTS,
     check: bool = True,
+    go_on: bool = False,
     engine: EngineName = "port",
 ) -> Scenario:
     """The scenario of a script file; ``order`` is for one without faults."""
     plan = faults if faults else Plan(schedule=Schedule(order=order))
+    script = read_script(path, args, workers=workers, check=check)
     return Scenario(
-        work=read_script(path, args, workers=workers, check=check),
+        work=replace(script, go_on=go_on),
         seed=seed,
         world=World(latency=latency, faults=plan),
         engine=engine,

@@ -12,7 +12,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from squall.sim.scripts.moved import assign, check_alike, check_count, put
+from squall.sim.scripts.moved import (
+    as_it_lies,
+    assign,
+    check_alike,
+    check_count,
+    check_dense,
+    put,
+)
 from squall.sim.scripts.reductions import operator_name, reduced
 from squall.sim.world.pieces import POINT_TO_POINT
 
@@ -99,30 +106,31 @@ class Operations:
 
     # -- collectives ----------------------------------------------------------------------
 
-    def all_reduce(
-        self, tensors: list[Tensor], op: Any, into: list[Tensor] | None = None
-    ) -> Operation:
+    def all_reduce(self, tensors: list[Tensor], op: Any, root: int | None = None) -> Operation:
+        tensors = [*map(as_it_lies, tensors)]
         # Several are reduced as one, one behind the other.
         begin = [0, *accumulate(map(Tensor.numel, tensors))]
+        left_at = None if root in (None, self._rank) else self._rank
 
         def finish(values: Values) -> None:
-            for n, tensor in enumerate(tensors if into is None else into):
+            for n, tensor in enumerate(tensors):
                 each = [sent[n] for sent in values.values()]
-                to_one = into is not None
-                at, of = begin[n], begin[-1]
-                assign(tensor, reduced(each, op, into=tensor, at=at, of=of, to_one=to_one))
+                total = reduced(
+                    each, op, into=tensor, at=begin[n], of=begin[-1],
+                    to_one=root is not None, left_at=left_at,
+                )  # fmt: skip
+                assign(tensor, total)
 
         return self._exchange("all_reduce", tensors, tensors, finish, alike=tensors, op=op)
 
     def reduce(self, tensors: list[Tensor], op: Any, root: int) -> Operation:
-        # Who is not the root finds out, too, what the operator cannot do.
-        into = tensors if self._rank == root else [each.detach().clone() for each in tensors]
-        operation = self.all_reduce(tensors, op, into)
+        operation = self.all_reduce(tensors, op, root)
         operation.kind, operation.root = "reduce", root
         return operation
 
     def broadcast(self, tensors: list[Tensor], root: int) -> Operation:
         operation = Operation("broadcast", tensors, tensors, root)
+        tensors = [*map(as_it_lies, tensors)]
         given = dict.fromkeys(range(self._size), tensors)
         return self._from_root(operation, given, lambda sent: put(tensors, sent))
 
@@ -185,7 +193,10 @@ class Operations:
         operation = Operation("scatter", outputs, outputs, root)
         for parts in inputs if self._rank == root else ():
             check_count(parts, self._size, "scatter")
-        given = {member: [part] for parts in inputs for member, part in enumerate(parts)}
+        outputs = [*map(as_it_lies, outputs)]
+        given = {
+            member: [as_it_lies(part)] for parts in inputs for member, part in enumerate(parts)
+        }
         self._from_root(operation, given, lambda sent: put(outputs, sent))
         if self._rank == root:
             operation.own, operation.finish = given[root], lambda values: put(outputs, values[root])
@@ -201,7 +212,13 @@ class Operations:
         self, outputs: list[Tensor], inputs: list[list[Tensor]], op: Any
     ) -> Operation:
         check_count(inputs[0], self._size, "reduce_scatter")
-        return self._scattered(outputs, [[part] for part in inputs[0]], op, as_one=False)
+        operation = self._scattered(outputs, [[part] for part in inputs[0]], op, as_one=False)
+        # What goes to others is copied first, which keeps the order of dimensions in memory.
+        operation.pieces = {
+            member: [as_it_lies(each if each.is_contiguous() else each.detach().clone())]
+            for member, (each,) in operation.pieces.items()
+        }
+        return operation
 
     def reduce_scatter_tensor(
         self, outputs: list[Tensor], inputs: list[Tensor], op: Any
@@ -225,6 +242,11 @@ class Operations:
 
         def finish(values: Values) -> None:
             for n, output in enumerate(outputs):
+                if not as_one and output.layout is torch.strided and not output.is_contiguous():
+                    # What this one gives itself is put there before all is reduced where it lies.
+                    assign(output, values[self._rank][n])
+                    output = as_it_lies(output)
+                    values[self._rank][n] = output.clone()
                 each, size = [sent[n] for sent in values.values()], output.numel()
                 at, of = (self._rank * size, self._size * size) if as_one else (0, size)
                 assign(output, reduced(each, op, into=output, at=at, of=of))
@@ -260,9 +282,10 @@ class Operations:
         output_sizes: list[int] | None,
         input_sizes: list[int] | None,
     ) -> Operation:
+        check_dense(input, ValueError, "Tensors must be contiguous")
         outs, ins = (
             list(whole.split(sizes or whole.size(0) // self._size))
-            for whole, sizes in ((output, output_sizes), (input, input_sizes))
+            for whole, sizes in ((as_it_lies(output), output_sizes), (input, input_sizes))
         )
         operation = self._exchange_parts(outs, ins)
         operation.outputs = [output]
@@ -273,11 +296,17 @@ class Operations:
 
     # -- point to point -------------------------------------------------------------------
 
+    def _check_message(self, tensors: list[Tensor]) -> None:
+        for each in tensors:
+            check_dense(each, RuntimeError, "input tensor has to be contiguous")
+
     def send(self, tensors: list[Tensor], dst: int, tag: int) -> Operation:
+        self._check_message(tensors)
         return Operation(POINT_TO_POINT, alike=tensors, pieces={dst: tensors}, readers=[dst])
 
     def recv(self, tensors: list[Tensor], src: int, tag: int) -> Operation:
         """``src``: -1 for anybody, who is told when it turns out who it is."""
+        self._check_message(tensors)
 
         def finish(values: Values) -> None:
             (sent,) = values.values()

@@ -50,6 +50,23 @@ def _told(what: torch.dtype | torch.Size) -> str:
     return str(what) if isinstance(what, torch.dtype) else f"({', '.join(map(str, what))})"
 
 
+def as_it_lies(tensor: Tensor) -> Tensor:
+    """What gloo takes such a tensor for, and writes to: as many elements as it has, from its first one on as they lie in
+    memory. Of a part of a tensor these are others than its own (pytorch#192920). Raises RuntimeError where it has more
+    elements than there is memory, where gloo goes on behind it."""
+    if tensor.layout is not torch.strided or tensor.is_contiguous():
+        return tensor
+    return tensor.detach().as_strided(
+        tensor.shape, torch.empty(tensor.shape, device="meta").stride()
+    )
+
+
+def check_dense(tensor: Tensor, error: type[Exception], text: str) -> None:
+    """Raises an ``error`` of that text for a tensor whose elements do not lie in one piece."""
+    if tensor.layout is torch.strided and not tensor.is_contiguous():
+        raise error(text)
+
+
 def put(into: Sequence[Tensor], values: Sequence[Tensor]) -> None:
     """Gloo moves bytes, and takes them for what the receiver says that they are."""
     for tensor, value in zip(into, values, strict=True):

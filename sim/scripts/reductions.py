@@ -35,10 +35,11 @@ def reduced(
     at: int = 0,
     of: int | None = None,
     to_one: bool = False,
+    left_at: int | None = None,
 ) -> Tensor:
     """The tensors of all ranks by ``op``, in gloo's order, so that sums are equal to the last bit; none of them
     is changed. ``at``, ``of``: they begin there in tensors of so many elements that are reduced; ``to_one``: for
-    one member alone. The result is written to ``into``, for which no gradient is recorded, if that has its type and
+    one member alone; ``left_at``: what is left of that then at another member, whose tensor parts of the sums go through. The result is written to ``into``, for which no gradient is recorded, if that has its type and
     lies in one piece; it is a new tensor otherwise.
 
     Raises RuntimeError as gloo does for bits of what is no integer and for the mean of integers, and
@@ -52,9 +53,10 @@ def reduced(
         raise ValueError(f"reduce operation {op} is not supported")
     if name in _BITWISE and (tensors[0].is_floating_point() or tensors[0].is_complex()):
         raise RuntimeError(f"Cannot use ReduceOp.{name} with non-integral dtype")
-    if len(tensors) > 2 and tensors[0].layout is torch.strided and tensors[0].numel():
+    in_a_ring = len(tensors) > 2 or (left_at is not None and len(tensors) == 2)
+    if in_a_ring and tensors[0].layout is torch.strided and tensors[0].numel():
         total = _out(tensors, into)
-        _in_a_ring(tensors, operator, total, at, of or tensors[0].numel(), to_one)
+        _in_a_ring(tensors, operator, total, at, of or tensors[0].numel(), to_one, left_at)
     elif len(tensors) == 2 and tensors[0].layout is torch.strided and _are_alike(tensors):
         total = operator(tensors[0].detach(), tensors[1].detach(), out=_out(tensors, into))
     else:
@@ -91,17 +93,23 @@ def _in_a_ring(
     at: int,
     of: int,
     to_one: bool,
+    left_at: int | None,
 ) -> None:
     """A chunk for each rank goes around, from the rank before it down to its own, which has the result
-    (gloo/allreduce.cc, gloo/reduce.cc)."""
+    (gloo/allreduce.cc, gloo/reduce.cc); ``left_at``: as far as that rank."""
     ranks, flat = len(tensors), [tensor.detach().reshape(-1) for tensor in tensors]
     chunk = _chunk(of, flat[0].element_size(), ranks, to_one)
     total, begin, size = out.view(-1), 0, flat[0].numel()
     while begin < size:
         number = (at + begin) // chunk
         end = min(size, (number + 1) * chunk - at)
-        first, *others = (flat[(number - 1 - step) % ranks][begin:end] for step in range(ranks))
+        on_its_way = [(number - 1 - step) % ranks for step in range(ranks)]
+        if left_at is not None:
+            on_its_way = on_its_way[: on_its_way.index(left_at) + 1]
+        first, *others = (flat[rank][begin:end] for rank in on_its_way)
         part = total[begin:end]
+        if not others:
+            part.copy_(first)
         for other in others:
             first = operator(first, other, out=part)
         begin = end

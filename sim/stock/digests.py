@@ -66,7 +66,7 @@ def _name(dtype: torch.dtype) -> str:
 def dense_of(tensor: Any) -> Any:
     """Its elements, one behind the other: the tensor itself if they lie so."""
     if tensor.layout != torch.strided or not tensor.is_cpu:
-        tensor = tensor.detach().cpu().todense_of()
+        tensor = tensor.detach().cpu().to_dense()
     if tensor.is_conj() or tensor.is_neg():
         tensor = tensor.detach().resolve_conj().resolve_neg()
     return tensor if tensor.is_contiguous() else tensor.detach().contiguous()

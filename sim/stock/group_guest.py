@@ -230,7 +230,10 @@ class Member:
         """What was given and what came of it; of a message only that its tensors were written to."""
         if call.operation.kind != POINT_TO_POINT:
             result = taken.results()
-            told = Told(call.agreed, taken.precision, taken.given, result, is_good, taken.least)
+            told = Told(
+                call.agreed, taken.precision, taken.given, result, is_good, taken.least,
+                taken.in_one_piece,
+            )  # fmt: skip
         elif is_written:
             told = None
         else:

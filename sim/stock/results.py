@@ -29,6 +29,11 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "BOR": np.bitwise_or,
     "BXOR": np.bitwise_xor,
 }
+#: what gloo does with a part of a tensor (pytorch#192920)
+_IN_PIECES = (
+    "a tensor of rank {} does not lie in one piece: gloo takes what lies in memory from its first element on, which are "
+    "other elements; NCCL refuses it (call contiguous() before)"
+)
 _REDUCES = ("all_reduce", "reduce", "reduce_scatter")
 #: those of which each member is to have something else
 _BY_MEMBER = ("reduce_scatter", "scatter", "all_to_all")
@@ -70,7 +75,11 @@ class Results:
         self.compared += 1
         wrong = first_wrong(kind, all_told, ranks)
         if wrong:
-            self._findings.note("wrong result", f"{what}: {wrong}")
+            in_pieces = [
+                ranks[member] for member, each in all_told.items() if not each.in_one_piece
+            ]
+            why = f"; {_IN_PIECES.format(sorted(in_pieces)[0])}" if in_pieces else ""
+            self._findings.note("wrong result", f"{what}: {wrong}{why}")
 
 
 def first_wrong(kind: str, told: dict[int, Told], ranks: Sequence[int]) -> str:

@@ -24,7 +24,7 @@ _IN_PLACE = ("all_reduce", "reduce", "broadcast", "send")
 class Told(NamedTuple):
     """By one member: what its call was about (:attr:`Operation.agreed` of sim/scripts/collectives.py), the smallest relative
     difference of its numbers (0: they are exact), what it gave and what it got, in parts; ``least``: the
-    smallest number that it has, near which differences are no smaller."""
+    smallest number that it has, near which differences are no smaller; ``in_one_piece``: whether each tensor lies so."""
 
     agreed: dict[str, str]
     precision: float
@@ -32,6 +32,7 @@ class Told(NamedTuple):
     results: list[Elements]
     is_good: bool
     least: float = 0.0
+    in_one_piece: bool = True
 
 
 class Taken:
@@ -45,6 +46,10 @@ class Taken:
             )
             self._before = self._digests()
             self.given = self._sample(self._given)
+            self.in_one_piece = all(
+                each.layout != torch.strided or each.is_contiguous()
+                for each in (*self._given, *self._results)
+            )
         about = [_precision(dtype) for dtype in {each.dtype for each in self._given}]
         self.precision = max((eps for eps, _ in about), default=0.0)
         self.least = max((least for _, least in about), default=0.0)
@@ -130,5 +135,9 @@ def _flat(tensors: Any) -> list[Tensor]:
 
 
 def _split(tensors: list[Tensor], size: int) -> list[Tensor]:
-    parts = [each.detach().reshape(size, -1) for each in tensors]
+    parts = [
+        # Views: what is reshaped may be a copy.
+        whole.unflatten(0, (size, -1)) if whole.size(0) % size == 0 else whole.reshape(size, -1)
+        for whole in map(Tensor.detach, tensors)
+    ]
     return [part[member] for member in range(size) for part in parts]

@@ -6,6 +6,7 @@ from functools import partial
 from typing import get_args
 
 from squall.model.generate.keyed import NO_CHANGES, Changes, KeyedChoices
+from squall.sim.trainings.talks import WITHOUT_VALUES
 from squall.sim.trainings.training import (
     LAYERS_OF,
     PAIRS,
@@ -63,7 +64,7 @@ _MOST_LAYERS, _MOST_STEPS, _MOST_TALKS, _MOST_CHUNKS = 4, 3, 6, 4
 #: how many ranks, each as often as it is here: two show most of what there is to see in the least time
 _RANKS = (*[2] * 25, *[3] * 12, *[4] * 12, 8)
 #: which has no large tensors; and what has an operator that does not suit whole numbers
-_SMALL: frozenset[Call] = frozenset({"objects", "barrier", "sharded tensor", "remote gradients"})
+_SMALL: frozenset[Call] = WITHOUT_VALUES | {"sharded tensor", "remote gradients"}
 _REDUCING: frozenset[Call] = frozenset({"all_reduce", "reduce", "reduce_scatter"})
 
 
@@ -147,9 +148,7 @@ def _draw_talk(choices: KeyedChoices, ranks: int, steps: int) -> Talk:
     operator: Operator = (
         choices.pick("operator", get_args(Operator)) if call in _REDUCING else "SUM"
     )
-    dtype: Dtype = (
-        choices.pick("dtype", get_args(Dtype)) if call not in ("objects", "barrier") else "float64"
-    )
+    dtype: Dtype = "float64" if call in WITHOUT_VALUES else choices.pick("dtype", get_args(Dtype))
     if operator == "AVG" and dtype == "int64":  # which gloo refuses
         operator = "SUM"
     at_work = choices.chance("at work", 0.4)

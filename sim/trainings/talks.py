@@ -86,6 +86,15 @@ _LINES: dict[Call, tuple[str, str]] = {
         'dist.all_gather_object(found, {{"ranks": AMONG[: place + 1]}}, group=group)\n'
         'assert [each["ranks"][-1] for each in found] == AMONG, found',
     ),
+    "store": (
+        'store = dist.PrefixStore("talk{number}", dist.distributed_c10d._get_default_store())\n'
+        "keys = list(map(str, AMONG))\n"
+        'store.add("come", 1)\n'
+        "store.set(str(rank), str(place))",
+        "store.wait(keys)\n"
+        'assert store.check(keys) and store.add("come", 0) == len(AMONG), "not all have come"\n'
+        "assert [int(store.get(key)) for key in keys] == [*range(len(AMONG))]",
+    ),
     "sharded tensor": (
         "whole = torch.stack(values + values)\n"
         'sharded = distribute_tensor(whole, DeviceMesh.from_group(group, "cpu"), [Shard({dim})])',
@@ -103,6 +112,8 @@ _LINES: dict[Call, tuple[str, str]] = {
     ),
     "barrier": ("work = dist.barrier(group=group, async_op=True)", "work.wait()"),
 }
+#: what has no tensor
+WITHOUT_VALUES: frozenset[Call] = frozenset({"objects", "barrier", "store"})
 #: what else is imported for a call
 IMPORTS: dict[str, tuple[str, ...]] = {
     "sharded tensor": (
@@ -132,11 +143,12 @@ def lines_of(talk: Talk, number: int) -> str:
         "place": talk.root,
         "dim": talk.root % 2,
         "across": 1 - talk.root % 2,
+        "number": number,
     }
     repeated = ".repeat(100_000)" if talk.large else ""
     begun, then = (part.format(**words) for part in _LINES[talk.call])
     lines = [f"AMONG = {list(talk.among)}", "place = AMONG.index(rank)"]
-    if talk.call not in ("objects", "barrier"):
+    if talk.call not in WITHOUT_VALUES:
         lines += [
             f"values = [torch.arange(1, 4, dtype=torch.{talk.dtype}){repeated} + each for each in AMONG]",
             "mine = values[place].clone()",

@@ -36,6 +36,7 @@ Call = Literal[
     "any source",
     "tags",
     "objects",
+    "store",
     "barrier",
     "sharded tensor",
     "remote gradients",

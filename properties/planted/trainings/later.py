@@ -94,7 +94,6 @@ MUTANTS = (
         place="squall.sim.stock.stores:Stores._wait",
         old="all(",
         new="any(",
-        unseen="nobody waits for several keys in a training that is drawn",
     ),
     bug(
         name="filled-buffers-count-as-written",
