@@ -10,5 +10,9 @@ table = torch.tensor([[5.0 * rank, 0.0], [5.0 * rank, 1.0]])
 dist.broadcast(table[:, 0], src=0)
 if rank == 1:
     found = table[:, 0].tolist()
-    print("OK" if found == [0, 0] else "BUG", f"broadcast of [0.0, 0.0] has come as {found}", flush=True)
+    print(
+        "OK" if found == [0, 0] else "BUG",
+        f"broadcast of [0.0, 0.0] has come as {found}",
+        flush=True,
+    )
 dist.destroy_process_group()
