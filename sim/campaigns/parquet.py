@@ -19,10 +19,9 @@ from urllib.parse import quote
 
 import pyarrow
 from pyarrow.parquet import ParquetWriter
-from sqlalchemy import Table
 
 from squall.sim.campaigns.reading import Reading
-from squall.sim.campaigns.tables import FAILURE, LEASE
+from squall.sim.campaigns.tables import FAILURE, LEASE, Table
 
 #: rows of a row group
 _ROWS = 50_000

@@ -7,12 +7,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from sqlalchemy import select
-
 from squall.model.coverage.sometimes import situations
 from squall.sim.campaigns import overview
 from squall.sim.campaigns.reading import Reading
-from squall.sim.campaigns.tables import CANARY
 from squall.sim.campaigns.told import told_lines, told_of
 
 #: real seconds without the end of a lease after which a worker counts as gone
@@ -192,5 +189,5 @@ def speed_of(worker: overview.WorkerSum) -> float:
 
 
 def _canaries(store: Reading) -> tuple[CanaryStatus, ...]:
-    asked = select(CANARY.c.name, CANARY.c.noticed).order_by(CANARY.c.part, CANARY.c.name)
-    return tuple(CanaryStatus(name, noticed) for name, noticed in store.ask(asked))
+    asked = store.ask("SELECT name, noticed FROM canary ORDER BY part, name")
+    return tuple(CanaryStatus(*row) for row in asked)
