@@ -45,20 +45,20 @@ class Asked:
         return [] if cursor.description is None else cursor.fetchall()
 
     def add(
-        self, table: Table, rows: Sequence[Mapping[str, object]], then: str = "NOTHING"
+        self, table: Table, rows: Sequence[Mapping[str, object]], then: str = "DO NOTHING"
     ) -> None:
         """Those whose key is not there yet; ``then``: what is done with the others."""
         if rows:
             names, marks = ", ".join(rows[0]), ", ".join("?" * len(rows[0]))
             command = f"INSERT INTO {table.name} ({names}) VALUES ({marks})"
-            command += f" ON CONFLICT ({', '.join(table.key)}) DO {then}"
+            command += f" ON CONFLICT {then}"
             values = [tuple(row.values()) for row in rows]
             self.raw.cursor().executemany(self._text(command), values)
 
     def put(self, table: Table, row: Mapping[str, object]) -> None:
         """A row, or what it says anew of one that is there."""
         said = ", ".join(f"{name} = excluded.{name}" for name in row if name not in table.key)
-        self.add(table, [row], f"UPDATE SET {said}")
+        self.add(table, [row], f"({', '.join(table.key)}) DO UPDATE SET {said}")
 
     def tables(self) -> set[str]:
         """The names of those that are there."""

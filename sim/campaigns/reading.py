@@ -163,7 +163,8 @@ def digests(asked: Asked, keys: list[tuple[str, int]]) -> dict[tuple[str, int], 
         return {}
     marks = ", ".join(["(?, ?)"] * len(keys))
     found = asked.ask(
-        f"SELECT part, first, digest FROM lease WHERE (part, first) IN (VALUES {marks})",
+        f"SELECT part, first, digest FROM (VALUES {marks}) AS asked "
+        "JOIN lease ON part = column1 AND first = column2",
         *(value for key in keys for value in key),
     )
     return {(part, first): digest for part, first, digest in found}

@@ -28,15 +28,17 @@ class Table:
         word = 'TEXT COLLATE "C"' if on_server else "TEXT"
         columns = re.sub(r"(?<=\w)(?=,|$)", " NOT NULL", self.said).replace("?", "")
         columns = columns.replace("WORD", word).replace("REAL", "DOUBLE PRECISION")
-        end = "" if on_server else " WITHOUT ROWID"
-        return f"CREATE TABLE {self.name} ({columns}, PRIMARY KEY ({', '.join(self.key)})){end}"
+        if self.keys:
+            columns += f", PRIMARY KEY ({', '.join(self.key)})"
+        end = " WITHOUT ROWID" if self.keys and not on_server else ""
+        return f"CREATE TABLE {self.name} ({columns}){end}"
 
 
 #: one row: the version of all these. Others may have tables of their own in the same database.
-SCHEMA = Table("squall_schema", 1, "version_num TEXT")
+SCHEMA = Table("squall_schema", 0, "version_num TEXT")
 
 #: one row: what decides the verdicts, as JSON
-CAMPAIGN = Table("campaign", 1, "said TEXT")
+CAMPAIGN = Table("campaign", 0, "said TEXT")
 
 #: what has been judged. ``number``: which of the leases of the plan it is, counted over all shares.
 #: ``failed``: its scenarios that did. Then what differs each time:
