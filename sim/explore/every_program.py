@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from squall.sim.explore.campaign import OnExecution, Part, parts
+from squall.sim.explore.campaign import Part
 from squall.sim.explore.enumeration import Bounds, programs
-from squall.sim.explore.execution import How
-from squall.sim.explore.search import Budget
 from squall.sim.scenario import Scenario, World
 
 
@@ -50,14 +47,12 @@ class Totals:
         self.exhausted += all(part.explored.exhausted for part in explored)
         self.failed += any(part.explored.failed for part in explored)
         self.interrupted |= any(part.explored.interrupted for part in explored)
-        for part in explored:
-            self.executions += part.explored.executions
-            self.complete += part.explored.complete
-            self.pruned += part.explored.pruned
-            self.classes += len(part.explored.classes)
-            self.states += len(part.explored.states)
-            self.largest = max(self.largest, part.explored.executions)
-            self.seconds += part.explored.seconds
+        for each in (part.explored for part in explored):
+            for name in ("executions", "complete", "pruned", "seconds"):
+                setattr(self, name, getattr(self, name) + getattr(each, name))
+            self.classes += len(each.classes)
+            self.states += len(each.states)
+            self.largest = max(self.largest, each.executions)
         states = len(explored[0].explored.states)
         if states > 1:
             self.several.append((text, states))
@@ -69,32 +64,3 @@ def every_program(bounds: Bounds) -> list[Program]:
     return [
         Program(text, Scenario(work=program, world=world)) for text, program in programs(bounds)
     ]
-
-
-def explore_every(
-    chosen: list[Program],
-    how: How,
-    budget: Budget,
-    *,
-    one_fault: bool = False,
-    jobs: int = 1,
-    before: Callable[[int, Program], object] = lambda number, program: None,
-    on_execution: OnExecution = lambda _: None,
-) -> Iterator[tuple[Program, list[Part]]]:
-    """Explore one program after the other, as :func:`squall.sim.explore.campaign.parts` does, up to
-    an interrupt. ``before`` is called before each, with its number from 0."""
-    for number, program in enumerate(chosen):
-        before(number, program)
-        explored = list(
-            parts(
-                program.scenario,
-                how,
-                budget,
-                one_fault=one_fault,
-                jobs=jobs,
-                on_execution=on_execution,
-            )
-        )
-        yield program, explored
-        if any(part.explored.interrupted for part in explored):
-            return

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import SpinnerColumn, TimeElapsedColumn
 
 from squall.sim.campaigns.known import Known, KnownKey, before, known, remember
 from squall.sim.campaigns.row import Key
@@ -17,11 +17,9 @@ from squall.sim.campaigns.store import CampaignStore
 from squall.sim.campaigns.tables import TRIAGE
 from squall.sim.campaigns.told import loaded, triaged
 from squall.sim.campaigns.triage import Task, Triage, Triaged
+from squall.sim.cli.bar import Bar
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.keeping import Keeper
-
-#: real seconds between two refreshes of the display
-_REFRESH_S = 0.25
 
 
 @dataclass
@@ -54,26 +52,13 @@ class Triaging:
         self._add_new()
         for each in self._of_earlier():
             self._triage.add(each)
-        progress = Progress(
-            SpinnerColumn(),
-            TextColumn("triage, {task.fields[left]} left"),
-            TimeElapsedColumn(),
-            console=self.console,
-            auto_refresh=False,
-            transient=True,
-            disable=not self.console.is_terminal,
-        )
-        task = progress.add_task("triage", total=None, left=self._triage.left)
-        shown = 0.0
+        bar = Bar(SpinnerColumn(), "triage, {task.fields[left]} left", TimeElapsedColumn(), left="")
 
         def look(left: int) -> None:
-            nonlocal shown
-            if time.monotonic() - shown > _REFRESH_S:
-                shown = time.monotonic()
-                progress.update(task, left=left)
-                progress.refresh()
+            if bar.is_due:
+                bar.say(left=left)
 
-        with progress:
+        with bar:
             self._triage.finish(jobs, look)
 
     def close(self) -> None:
