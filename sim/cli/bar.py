@@ -17,7 +17,7 @@ class Bar(Progress):
     """Is shown on a terminal alone, and gone in the end; lines above it are written always.
 
     ``columns``: rich's, or formats such as ``"{task.completed:,} runs"``; ``total`` (None: nobody knows) and
-    ``fields`` are those of its first task. ``ticks``: it is drawn anew also while nobody says anything.
+    ``fields`` are those of its first task, ``description`` what that is called. ``ticks``: it is drawn anew also while nobody says anything.
     """
 
     def __init__(
@@ -25,6 +25,7 @@ class Bar(Progress):
         *columns: str | ProgressColumn,
         total: float | None = None,
         ticks: bool = False,
+        description: str = "",
         **fields: Any,
     ) -> None:
         # While a scenario runs, sys.stderr is another one.
@@ -36,7 +37,7 @@ class Bar(Progress):
             transient=True,
             disable=not console.is_terminal,
         )
-        self._first = self.add_task("", total=total, **fields)
+        self._first = self.add_task(description, total=total, **fields)
         self._shown = 0.0
 
     @property

@@ -67,9 +67,9 @@ def searched(
         latency=None if drawn else asked.latency,
     )
     notes: list[str] = []
-    bar = Bar("{task.description}", BarColumn(), MofNCompleteColumn(), total=len(seeds))
+    columns = "{task.description}", BarColumn(), MofNCompleteColumn()
+    bar = Bar(*columns, total=len(seeds), description=asked.script.name)
     with bar, looking() as look:
-        bar.say(description=asked.script.name)
         try:
             found = search(
                 (around.scenario(script, seed) for seed in seeds),
