@@ -86,21 +86,6 @@ class Place:
         """The scenarios of runs that somebody wants to look at again."""
         return self.folder / "runs"
 
-    @property
-    def coverage(self) -> Path:
-        """What campaigns have seen of behaviour (sim/search/histories.py)."""
-        return self.folder / "coverage"
-
-    @property
-    def campaigns(self) -> Path:
-        """How often campaigns have found what (sim/search/evidence.py)."""
-        return self.folder / "campaigns"
-
-    @property
-    def proofs(self) -> Path:
-        """Proofs of fixes that are under way (sim/search/proving.py)."""
-        return self.folder / "proofs"
-
 
 def default_place() -> Place:
     """``.squall`` in the working directory, or what the environment names."""
