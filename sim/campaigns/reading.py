@@ -81,18 +81,21 @@ class Reading:
             for row in self.rows(table):
                 yield json.dumps([table.name, *map(row.__getitem__, columns)]) + "\n"
 
-    def rows(self, table: Table) -> Iterator[dict[str, Any]]:
-        """All of a table, in the order of its key. Some are read at a time, so that neither the memory nor a
+    def rows(self, table: Table, part: str | None = None) -> Iterator[dict[str, Any]]:
+        """All of a table, or those of a part, in the order of its key. Some are read at a time, so that neither the memory nor a
         transaction has to hold all."""
         keys, marks = ", ".join(table.key), ", ".join("?" * table.keys)
         asked = f"SELECT {', '.join(table.columns)} FROM {table.name} WHERE {self._mine(table)}"
+        of = () if part is None else (part,)
+        asked += " AND part = ?" * len(of)
         order = f" ORDER BY {keys} LIMIT {_ROWS}"
-        some = self.ask(asked + order)
+        some = self.ask(asked + order, *of)
         while some:
             yield from (dict(zip(table.columns, row, strict=True)) for row in some)
             if len(some) < _ROWS:
                 return
-            some = self.ask(f"{asked} AND ({keys}) > ({marks}){order}", *some[-1][: table.keys])
+            last = some[-1][: table.keys]
+            some = self.ask(f"{asked} AND ({keys}) > ({marks}){order}", *of, *last)
 
     def ask(self, question: str, *values: object) -> list[tuple[Any, ...]]:
         """The rows that answer it, all at once; it has a ``?`` for each value."""

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 def export_store(address: Address, folder: Path, *, json: bool) -> None:
     """Raises BadInput, CampaignStoreError."""
-    from squall.sim.campaigns.overview import leases
     from squall.sim.campaigns.reading import open_store
 
     bar = Bar("exporting", BarColumn(), MofNCompleteColumn())
@@ -28,7 +27,8 @@ def export_store(address: Address, folder: Path, *, json: bool) -> None:
     from squall.sim.campaigns.parquet import ExportError, export
 
     try:
-        total = leases(store) + store.counts()[1]
+        ((leases,),) = store.ask("SELECT count(*) FROM lease")
+        total = leases + store.counts()[1]
         with bar:
             found = export(store, folder, lambda rows: bar.say(advance=rows, total=total))
     except ExportError as error:
