@@ -20,7 +20,7 @@ from squall.sim.campaigns.tables import CANARY, FACT, FAILURE, LEASE, MERGED, SI
 
 if TYPE_CHECKING:
     from squall.sim.campaigns.lease import Judged
-    from squall.sim.campaigns.plan import Lease
+    from squall.sim.campaigns.plan import Lease, Plan
 
 __all__ = ["CampaignStore", "CampaignStoreError", "Kind"]
 
@@ -147,6 +147,32 @@ class CampaignStore(Reading):
 
     def close(self) -> None:
         self._opened.close()
+
+
+def merge(
+    places: Sequence[Path | Address], into: Path | Address, *, resume: bool
+) -> tuple[CampaignStore, Plan]:
+    """The store of the whole campaign, with what its shares have come to, and its plan. Raises
+    CampaignStoreError, before it writes anything if the stores are not of one campaign."""
+    said: dict[str, str] = {}
+    for place in places:
+        with closing(open_store(place)) as source:
+            its, plan = source.said | {"share": "0 of 1"}, source.plan()
+        for name, value in (said and its).items():
+            if said.get(name) != value:
+                raise CampaignStoreError(
+                    f"{place}: {name} is {value!r} there and {said.get(name)!r} in {places[0]}: "
+                    "not the same campaign"
+                )
+        said = said or its
+    store = CampaignStore(into, said, resume=resume)
+    try:
+        for place in places:
+            store.absorb(place)
+    except BaseException:
+        store.close()
+        raise
+    return store, plan
 
 
 def _lock(file: Path) -> FileLock:

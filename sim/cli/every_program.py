@@ -36,15 +36,20 @@ def explore_programs(
     except BoundsError as error:
         raise BadInput("--programs", expression, str(error)) from None
     from squall.sim.cli.reports.explore import Told, keep
-    from squall.sim.cli.reports.explored_programs import outcome, print_programs, programs_json
+    from squall.sim.cli.reports.explored_programs import (
+        Totals,
+        outcome,
+        print_programs,
+        programs_json,
+    )
     from squall.sim.explore.campaign import parts
-    from squall.sim.explore.every_program import Totals, every_program
+    from squall.sim.explore.enumeration import scenarios
     from squall.sim.explore.execution import How
     from squall.sim.explore.search import Budget
     from squall.sim.search.again import planted
     from squall.sim.world.choosing import GrainError
 
-    chosen = every_program(bounds)
+    chosen = scenarios(bounds)
     how, limits = How(grain, ordered), Budget(budget.executions, budget.seconds)
     totals, told = Totals(), []
     columns = "explore", BarColumn(), MofNCompleteColumn(), "programs, {task.fields[said]}"

@@ -16,11 +16,10 @@ import pytest
 from squall.properties.support.waiting import wait_for
 from squall.sim.campaigns.driver import drive
 from squall.sim.campaigns.lease import Row, judged
-from squall.sim.campaigns.merge import merge
 from squall.sim.campaigns.parts import Part
 from squall.sim.campaigns.plan import Plan
 from squall.sim.campaigns.pool import SILENCE_S, TRIES, Pool
-from squall.sim.campaigns.store import CampaignStore, CampaignStoreError
+from squall.sim.campaigns.store import CampaignStore, CampaignStoreError, merge
 from squall.sim.cli.main import main as run_command
 from squall.sim.scenarios.store import Store
 from squall.sim.search.mutants.mutant import Mutant

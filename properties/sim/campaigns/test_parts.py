@@ -21,8 +21,8 @@ from squall.sim.campaigns.parts.versions import BLOCK
 from squall.sim.campaigns.plan import Plan
 from squall.sim.campaigns.pool import TRIES, Pool
 from squall.sim.campaigns.row import dumped, loaded
-from squall.sim.campaigns.showing import shown
 from squall.sim.campaigns.store import CampaignStore
+from squall.sim.campaigns.triage import shown
 from squall.sim.cli.main import main as run_command
 from squall.sim.search.covers import shipped
 from squall.sim.search.draw import Settings

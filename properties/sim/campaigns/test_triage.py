@@ -17,9 +17,8 @@ from squall.sim.campaigns.lease import Row, judged
 from squall.sim.campaigns.parts import Part
 from squall.sim.campaigns.parts.diff import DIFFERENCE, differences
 from squall.sim.campaigns.plan import Plan
-from squall.sim.campaigns.showing import shown
 from squall.sim.campaigns.store import CampaignStore
-from squall.sim.campaigns.triage import Task, Triaged, same, triage
+from squall.sim.campaigns.triage import Task, Triaged, same, shown, triage
 from squall.sim.cli.main import main as run_command
 from squall.sim.scenario import Expected
 from squall.sim.scenarios.file import load_scenario

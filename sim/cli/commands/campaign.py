@@ -226,7 +226,7 @@ def _play(
 
 
 def _merge(files: list[Path], into: Address, resume: bool, json: bool) -> int:
-    from squall.sim.campaigns.merge import merge
+    from squall.sim.campaigns.store import merge
 
     store, plan = merge(files, into, resume=resume)
     from squall.sim.cli.reports.kept_campaign import Telling
