@@ -22,8 +22,6 @@ from squall.sim.scenarios.store import Place
 _FOLDER = "known"
 #: versions that are kept of each kind, the last ones
 _MOST = 50
-#: as :data:`.row.Key`; with the place None it stands for all places
-KnownKey = tuple[str, str, str | None]
 
 
 class Version(Record):
@@ -38,17 +36,16 @@ class Version(Record):
 
 class Known(Record):
     """A kind of failure: the property, what broke, and where. ``scenario``: the file of one that has
-    shown it. ``versions``: the last ones that it was looked for on, in their order. A file without a
-    ``place`` is one of an older squall, which had one kind for all places."""
+    shown it. ``versions``: the last ones that it was looked for on, in their order."""
 
     check: str
     what: str
-    place: str | None = None
+    place: str
     scenario: str
     versions: tuple[Version, ...] = Field(default=(), strict=False)
 
     @property
-    def key(self) -> KnownKey:
+    def key(self) -> Key:
         return self.check, self.what, self.place
 
     @property
@@ -68,18 +65,12 @@ class Known(Record):
         return [each.model_dump() for each in self.versions]
 
 
-def known(place: Place | None = None) -> dict[KnownKey, Known]:
+def known(place: Place | None = None) -> dict[Key, Known]:
     """All that can be read, by their kinds."""
     return {each.key: each for each in Records(_FOLDER, Known, place).all().values()}
 
 
-def before(found: dict[KnownKey, Known], key: Key) -> Known | None:
-    """What is known of a kind."""
-    return found.get(key) or found.get((*key[:2], None))
-
-
 def remember(each: Known, place: Place | None = None) -> None:
     """Raises OSError."""
-    said = json.dumps([part for part in each.key if part is not None])
-    name = blake2b(said.encode(), digest_size=8).hexdigest()
+    name = blake2b(json.dumps(each.key).encode(), digest_size=8).hexdigest()
     Records(_FOLDER, Known, place).put(each, name)
