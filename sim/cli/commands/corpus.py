@@ -130,8 +130,7 @@ def _minimised(files: list[Path], output: Path | None, jobs: int) -> list[Named]
 
 
 def _minimal(cover: Cover, jobs: int) -> Cover:
-    from squall.sim.search.covers import stamp
-    from squall.sim.search.distil import Collector
+    from squall.sim.search.covering import Collector
     from squall.sim.search.draw import settings_of
     from squall.sim.search.judge import judge_all
     from squall.sim.world import interrupts
@@ -152,13 +151,7 @@ def _minimal(cover: Cover, jobs: int) -> Cover:
     except KeyboardInterrupt:
         sys.stderr.write("interrupted: no cover was written\n")
         raise typer.Exit(INTERRUPTED) from None
-    return cover.model_copy(
-        update={
-            "seeds": tuple(collector.seeds()),
-            "facts": collector.facts,
-            "generator": stamp(cover.profile),
-        }
-    )
+    return collector.cover(cover.profile, cover.scenarios)
 
 
 def _tell(written: list[Named], json: bool) -> None:
