@@ -15,8 +15,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
-import psycopg
-
 from squall.properties.support.waiting import wait_for
 
 #: where Debian has the programs of its servers, each version in a folder
@@ -103,6 +101,8 @@ class Server:
 
     def execute(self, database: str, command: str) -> list[tuple[object, ...]]:
         """The rows that an SQL command returns, outside of any transaction."""
+        import psycopg  # where there is no server there may be no library for it
+
         with psycopg.connect(self.url(database), autocommit=True) as connection:
             found = connection.execute(command.encode())
             return [] if found.description is None else found.fetchall()
