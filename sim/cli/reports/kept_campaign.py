@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,7 @@ from squall.sim.campaigns.row import Key, Row
 from squall.sim.campaigns.store import CampaignStore, Kind
 from squall.sim.campaigns.told import told_lines, told_of
 from squall.sim.cli.bar import Bar
+from squall.sim.cli.exits import INTERRUPTED, exit_code
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
 from squall.sim.scenarios.failure import Failure, with_expectation
 from squall.sim.scenarios.keeping import Keeper
@@ -285,3 +287,18 @@ def _regression_json(each: Known) -> dict[str, Any]:
 
 def _row(kind: Kind) -> Row:
     return Row(kind.seed, kind.property, kind.what, kind.digest, text=kind.text, place=kind.place)
+
+
+def report(telling: Telling, *, json: bool, interrupted: bool) -> int:
+    """Say what came of it, and close the store. Returns the exit code."""
+    found = Report(telling, interrupted=interrupted)
+    if json:
+        print(found.to_json())
+    else:
+        found.print(Console())
+    telling.store.close()
+    if interrupted:
+        return INTERRUPTED
+    if found.missing is not None:
+        sys.stderr.write(f"squall: {found.missing}\n")
+    return exit_code(good=found.good, unchecked=found.missing)
