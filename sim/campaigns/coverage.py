@@ -18,16 +18,23 @@ def history_in(store: Reading, name: str) -> History | None:
     part = next((part for part in store.plan().parts if part.name == name), None)
     if part is None:
         return None
-    judged = _JudgedBy(store, name)
+    asked = "SELECT finished, stop - first FROM lease WHERE part = ? AND finished IS NOT NULL"
+    ends = sorted(store.ask(asked, name))
+    times: list[float] = [at for at, _ in ends]
+    sums: list[int] = [0, *accumulate(count for _, count in ends)]
+
+    def judged_by(at: float) -> int:
+        return sums[bisect_right(times, at)]
+
     firsts: dict[str, list[int]] = {name: [] for name in SETS}
     for fact, at in store.ask("SELECT fact, at FROM fact WHERE part = ?", name):
-        firsts[set_of(fact)].append(judged.by(at))
+        firsts[set_of(fact)].append(judged_by(at))
     for each in firsts.values():
         each.sort()
-    asked = store.ask("SELECT name, at FROM situation WHERE part = ?", name)
-    reached = {situation: judged.by(at) for situation, at in asked}
+    found = store.ask("SELECT name, at FROM situation WHERE part = ?", name)
+    reached = {situation: judged_by(at) for situation, at in found}
     names = situations(part.engine)
-    numbers = points(judged.all)
+    numbers = points(sums[-1])
     return History(
         title=f"{name}: what the campaign in {store.file} has seen",
         at=tuple(numbers),
@@ -39,18 +46,3 @@ def history_in(store: Reading, name: str) -> History | None:
         times={},
         parts={},
     )
-
-
-class _JudgedBy:
-    """How many scenarios of a part were judged by when. ``all``: of all of its leases."""
-
-    def __init__(self, store: Reading, part: str) -> None:
-        asked = "SELECT finished, stop - first FROM lease WHERE part = ? AND finished IS NOT NULL"
-        rows = sorted(store.ask(asked, part))
-        self._times = [at for at, _ in rows]
-        self._sums = list(accumulate(int(count) for _, count in rows))
-        self.all = self._sums[-1] if rows else 0
-
-    def by(self, at: float) -> int:
-        found = bisect_right(self._times, at)
-        return self._sums[found - 1] if found else 0
