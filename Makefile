@@ -159,7 +159,7 @@ GPU_PYTHON ?= 3.12
 GPU_WHEELS := simpy greenlet networkx numpy pandas python-dateutil pytz tzdata six pydantic annotated-doc \
 	pydantic-core annotated-types typing-inspection typing-extensions typer rich shellingham click \
 	markdown-it-py mdurl pygments plotly narwhals jinja2 markupsafe pytest iniconfig packaging pluggy \
-	expecttest hypothesis sortedcontainers sqlalchemy starlette uvicorn anyio idna sniffio h11
+	expecttest hypothesis sortedcontainers starlette uvicorn anyio idna sniffio h11
 gpu-bundle: $(INSTALLED)
 	rm -rf .gpu-bundle && mkdir .gpu-bundle
 	$(PIP) download -q -d .gpu-bundle --no-deps --only-binary=:all: -c constraints.txt \

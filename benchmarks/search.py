@@ -21,8 +21,8 @@ from functools import cache
 from pathlib import Path
 
 from squall.sim.names import MAX_SEED, PROFILES
+from squall.sim.search.covering import Collector
 from squall.sim.search.covers import Cover, stamp
-from squall.sim.search.distil import Collector
 from squall.sim.search.draw import settings_of
 from squall.sim.search.judge import judge_all
 from squall.sim.search.mutants import trial

@@ -49,7 +49,7 @@ def test_databases_are_imported_by_campaigns_alone() -> None:
     code = (
         "import sys; from squall.sim.cli.commands import *; from squall.sim.cli import main\n"
         "from squall.sim.cli.commands import campaign; import squall.sim.cli.entry\n"
-        "print(sorted({'sqlalchemy', 'psycopg', 'pyarrow', 'torch'} & set(sys.modules)))"
+        "print(sorted({'sqlite3', 'psycopg', 'pyarrow', 'torch'} & set(sys.modules)))"
     )
     done = in_python(code)
     assert done.stdout == "[]\n", done.stderr

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from squall.model.coverage.behaviour import SETS
 from squall.model.coverage.growth import Seen
@@ -14,10 +13,6 @@ from squall.model.coverage.growth import Seen
 _POINTS = 240
 
 Number = Annotated[int, Field(ge=0)]
-
-
-class HistoryError(ValueError):
-    """A text that holds no history: what is wrong."""
 
 
 class History(BaseModel):
@@ -57,9 +52,6 @@ class History(BaseModel):
         """How many facts were seen, of all sets."""
         return sum(counts[-1] for counts in self.sets.values() if counts)
 
-    def text(self) -> str:
-        return json.dumps(self.model_dump()) + "\n"
-
 
 def history_of(
     seen: Seen, times: dict[str, int], parts: dict[str, int], title: str = ""
@@ -75,16 +67,6 @@ def history_of(
         times=times,
         parts=parts,
     )
-
-
-def load_history(text: str) -> History:
-    """Raises HistoryError."""
-    try:
-        return History.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "history"
-        raise HistoryError(f"{place}: {first['msg']}") from None
 
 
 def points(last: int) -> list[int]:

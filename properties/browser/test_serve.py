@@ -92,13 +92,13 @@ def test_where_a_campaign_has_been_is_drawn_under_the_policy(
     own_browser: Chrome, server: Server
 ) -> None:
     page = Page(own_browser)
-    folder = server.library.place.coverage
+    folder = server.library.place.folder / "coverage"
     folder.mkdir()
     seen = Seen()
     for number in range(30):
         seen.add(sorted(pairs_of(map(str, range(number % 9)))), ["a crash during a pass"])
     history = history_of(seen, {"a crash during a pass": 30}, {"cover": 9, "seeds": 21}, "thirty")
-    (folder / "17-0123abcd.json").write_text(history.text(), encoding="utf-8")
+    (folder / "17-0123abcd.json").write_text(history.model_dump_json(), encoding="utf-8")
     own_browser.get(server.url)
     own_browser.find_element(By.LINK_TEXT, "thirty").click()
     page.wait("window.squall && squall.ready")

@@ -25,13 +25,10 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import func, select
-
 from squall.properties.support.costs import folder_of
 from squall.properties.support.paths import DOCS, PROPERTIES, ROOT
 from squall.sim.campaigns.parts.tests import TIMES_VARIABLE
 from squall.sim.campaigns.reading import open_store
-from squall.sim.campaigns.tables import FAILURE, LEASE
 from squall.sim.cli.exits import INTERRUPTED
 from squall.sim.cli.main import main as run_command
 from squall.sim.world import interrupts
@@ -171,15 +168,9 @@ def result_of(deep: Deep, report: dict[str, Any], told: dict[str, Any]) -> dict[
     over the shares."""
     store = open_store(deep.file(".sqlite"))
     try:
-        failed: dict[str, int] = dict(
-            tuple(row)
-            for row in store.ask(select(FAILURE.c.part, func.count()).group_by(FAILURE.c.part))
-        )
+        failed: dict[str, int] = dict(store.ask("SELECT part, count(*) FROM failure GROUP BY part"))
         seconds: dict[str, float] = dict(
-            tuple(row)
-            for row in store.ask(
-                select(LEASE.c.part, func.sum(LEASE.c.seconds)).group_by(LEASE.c.part)
-            )
+            store.ask("SELECT part, sum(seconds) FROM lease GROUP BY part")
         )
     finally:
         store.close()

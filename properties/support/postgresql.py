@@ -13,10 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-
-from sqlalchemy import create_engine, text
-from sqlalchemy.engine import URL
-from sqlalchemy.pool import NullPool
+from urllib.parse import quote
 
 from squall.properties.support.waiting import wait_for
 
@@ -93,8 +90,9 @@ class Server:
 
     def url(self, database: str) -> str:
         """With the password in it."""
-        url = self._url(database).set(drivername="postgresql")
-        return url.render_as_string(hide_password=False)
+        return (
+            f"postgresql://{_USER}:{quote(self.password, safe='')}@127.0.0.1:{self.port}/{database}"
+        )
 
     def create(self, database: str) -> str:
         """A new database, and its address."""
@@ -103,17 +101,11 @@ class Server:
 
     def execute(self, database: str, command: str) -> list[tuple[object, ...]]:
         """The rows that an SQL command returns, outside of any transaction."""
-        engine = create_engine(
-            self._url(database), poolclass=NullPool, isolation_level="AUTOCOMMIT"
-        )
-        with engine.connect() as connection:
-            found = connection.execute(text(command))
-            return [tuple(row) for row in found] if found.returns_rows else []
+        import psycopg  # where there is no server there may be no library for it
 
-    def _url(self, database: str) -> URL:
-        return URL.create(
-            "postgresql+psycopg", _USER, self.password, "127.0.0.1", self.port, database
-        )
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            found = connection.execute(command.encode())
+            return [] if found.description is None else found.fetchall()
 
     def _stop(self, how: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:

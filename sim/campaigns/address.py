@@ -5,12 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
-if TYPE_CHECKING:
-    from sqlalchemy.engine import URL
-
-_SQLITE, _POSTGRESQL = "sqlite", "postgresql"
 #: what stands for a password
 HIDDEN = "***"
 _MASKED = re.compile(r"pass", re.IGNORECASE)
@@ -26,10 +22,10 @@ class UnusableError(Exception):
 
 @dataclass(frozen=True)
 class Address:
-    """``str()`` of it has no password in it. Exactly one of the two is set."""
+    """``str()`` of it has no password in it. Exactly one of the two is set; ``url`` is one of libpq's."""
 
     file: Path | None = None
-    url: URL | None = field(default=None, repr=False)
+    url: str | None = field(default=None, repr=False)
 
     @classmethod
     def read(cls, text: str) -> Address:
@@ -37,21 +33,24 @@ class Address:
         password in it."""
         if "://" not in text:
             return cls(Path(text))
-        from sqlalchemy.engine import make_url
-        from sqlalchemy.exc import ArgumentError
-
         try:
-            url = make_url(text)
-        except (ArgumentError, ValueError):
-            raise ValueError("expected a file or postgresql://USER@HOST/DATABASE") from None
-        name = url.get_backend_name()
-        if name == _SQLITE and url.database and not url.host:
-            return cls(Path(url.database))
-        if name not in (_POSTGRESQL, "postgres"):
-            raise ValueError(f"expected a file or postgresql://…, got {url.drivername}://…")
-        if not url.database:
-            raise ValueError(f"expected the name of a database at the end of {_shown(url)}")
-        return cls(url=url.set(drivername=f"{_POSTGRESQL}+psycopg"))
+            url = urlsplit(text)
+            url.port  # noqa: B018  raises ValueError for what is no number
+        except ValueError:
+            url = urlsplit("")
+        if not url.scheme:
+            raise ValueError("expected a file or postgresql://USER@HOST/DATABASE")
+        name = url.scheme.partition("+")[0]
+        if name == "sqlite" and url.path[1:] and not url.netloc:
+            return cls(Path(url.path[1:]))
+        if name not in ("postgresql", "postgres"):
+            raise ValueError(f"expected a file or postgresql://…, got {url.scheme}://…")
+        url = url._replace(scheme="postgresql")
+        if not url.path[1:]:
+            raise ValueError(
+                f"expected the name of a database at the end of {_shown(url.geturl())}"
+            )
+        return cls(url=url.geturl())
 
     @property
     def shared(self) -> bool:
@@ -60,18 +59,13 @@ class Address:
 
     def without_passwords(self, text: str) -> str:
         """What somebody else has said of it."""
-        for secret in self._secrets():
-            text = text.replace(secret, HIDDEN)
+        if self.url is not None:
+            url = urlsplit(self.url)
+            secrets = [url.password or "", unquote(url.password or "")]
+            secrets += [value for name, value in parse_qsl(url.query) if _MASKED.search(name)]
+            for secret in filter(None, secrets):
+                text = text.replace(secret, HIDDEN)
         return text
-
-    def _secrets(self) -> list[str]:
-        if self.url is None:
-            return []
-        found = [self.url.password or ""]
-        for name, value in self.url.query.items():
-            if _MASKED.search(name):
-                found += [value] if isinstance(value, str) else value
-        return [secret for secret in found if secret]
 
     def __str__(self) -> str:
         return str(self.file) if self.url is None else _shown(self.url)
@@ -81,7 +75,10 @@ def address_of(place: Address | Path) -> Address:
     return place if isinstance(place, Address) else Address(place)
 
 
-def _shown(url: URL) -> str:
-    hidden = {name: HIDDEN for name in url.query if _MASKED.search(name)}
-    url = url.set(drivername=_POSTGRESQL, query={**url.query, **hidden})
-    return url.render_as_string(hide_password=True)
+def _shown(text: str) -> str:
+    url = urlsplit(text)
+    user, at, host = url.netloc.rpartition("@")
+    name, colon, _ = user.partition(":")
+    query = [(name, HIDDEN if _MASKED.search(name) else v) for name, v in parse_qsl(url.query)]
+    netloc = f"{name}{colon}{HIDDEN if colon else ''}{at}{host}"
+    return urlunsplit(url._replace(netloc=netloc, query=urlencode(query)))

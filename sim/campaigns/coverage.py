@@ -5,13 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from itertools import accumulate
 
-from sqlalchemy import select
-
 from squall.model.coverage.behaviour import SETS, set_of
 from squall.model.coverage.history import History, points
 from squall.model.coverage.sometimes import situations
 from squall.sim.campaigns.reading import Reading
-from squall.sim.campaigns.tables import FACT, LEASE, SITUATION
 
 
 def history_in(store: Reading, name: str) -> History | None:
@@ -21,16 +18,23 @@ def history_in(store: Reading, name: str) -> History | None:
     part = next((part for part in store.plan().parts if part.name == name), None)
     if part is None:
         return None
-    judged = _JudgedBy(store, name)
+    asked = "SELECT finished, stop - first FROM lease WHERE part = ? AND finished IS NOT NULL"
+    ends = sorted(store.ask(asked, name))
+    times: list[float] = [at for at, _ in ends]
+    sums: list[int] = [0, *accumulate(count for _, count in ends)]
+
+    def judged_by(at: float) -> int:
+        return sums[bisect_right(times, at)]
+
     firsts: dict[str, list[int]] = {name: [] for name in SETS}
-    for fact, at in store.ask(select(FACT.c.fact, FACT.c.at).where(FACT.c.part == name)):
-        firsts[set_of(fact)].append(judged.by(at))
+    for fact, at in store.ask("SELECT fact, at FROM fact WHERE part = ?", name):
+        firsts[set_of(fact)].append(judged_by(at))
     for each in firsts.values():
         each.sort()
-    asked = select(SITUATION.c.name, SITUATION.c.at).where(SITUATION.c.part == name)
-    reached = {situation: judged.by(at) for situation, at in store.ask(asked)}
+    found = store.ask("SELECT name, at FROM situation WHERE part = ?", name)
+    reached = {situation: judged_by(at) for situation, at in found}
     names = situations(part.engine)
-    numbers = points(judged.all)
+    numbers = points(sums[-1])
     return History(
         title=f"{name}: what the campaign in {store.file} has seen",
         at=tuple(numbers),
@@ -42,20 +46,3 @@ def history_in(store: Reading, name: str) -> History | None:
         times={},
         parts={},
     )
-
-
-class _JudgedBy:
-    """How many scenarios of a part were judged by when. ``all``: of all of its leases."""
-
-    def __init__(self, store: Reading, part: str) -> None:
-        columns = LEASE.c
-        asked = select(columns.finished, columns.stop - columns.first)
-        asked = asked.where(columns.part == part, columns.finished.is_not(None))
-        rows = sorted((at, count) for at, count in store.ask(asked))
-        self._times = [at for at, _ in rows]
-        self._sums = list(accumulate(int(count) for _, count in rows))
-        self.all = self._sums[-1] if rows else 0
-
-    def by(self, at: float) -> int:
-        found = bisect_right(self._times, at)
-        return self._sums[found - 1] if found else 0

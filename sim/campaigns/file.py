@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
@@ -45,82 +45,56 @@ class _Strict(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
 
-class _Shared(_Strict):
-    """A part of which there is as much as anybody wants."""
-
-    share: Annotated[float, Field(gt=0, le=1)]
-
-    def cost(self) -> float:
-        raise NotImplementedError
-
-    def part(self, name: str, seeds: range) -> Part:
-        raise NotImplementedError
-
-
 def _engine(name: str) -> str:
     if name not in ENGINE_NAMES:
         raise ValueError(f"should be one of {', '.join(ENGINE_NAMES)}")
     return name
 
 
-class _Seeds(_Shared):
-    faults: Profile | None = None
-    engine: Annotated[EngineName, AfterValidator(_engine)] = "port"
+class _Shared(_Strict):
+    """A part of which there is as much as anybody wants: of the ``kind`` in :data:`.parts.KINDS`."""
 
+    share: Annotated[float, Field(gt=0, le=1)]
+    kind: ClassVar[str] = "diff"
+
+    @property
     def cost(self) -> float:
-        return COSTS.get(self.engine, COSTS["port"])
+        return COSTS.get(self.kind, COSTS["port"])
 
     def part(self, name: str, seeds: range) -> Part:
-        from squall.sim.campaigns.parts import Part
+        from squall.sim.campaigns.parts import KINDS
 
-        return Part(name, seeds, self.faults, self.engine)
-
-
-class _Trainings(_Shared):
-    faults: Profile | None = None
-
-    def cost(self) -> float:
-        return COSTS["groups"]
-
-    def part(self, name: str, seeds: range) -> Part:
-        from squall.sim.campaigns.parts import Trainings
-
-        return Trainings(name, seeds, self.faults)
-
-
-class _Guided(_Shared):
-    faults: Profile | None = None
-
-    def cost(self) -> float:
-        return COSTS["guided"]
-
-    def part(self, name: str, seeds: range) -> Part:
-        from squall.sim.campaigns.parts import Guided
-        from squall.sim.campaigns.parts.guided import stamp_of_cover
-
-        return Guided(name, seeds, self.faults, cover=stamp_of_cover(self.faults))
-
-
-class _Diff(_Shared):
-    def cost(self) -> float:
-        return COSTS["diff"]
-
-    def part(self, name: str, seeds: range) -> Part:
-        from squall.sim.campaigns.parts import Diff
-
-        return Diff(name, seeds)
+        said = self.model_dump(exclude={"share"})
+        if "faults" in said:
+            said["profile"] = said.pop("faults")
+        return KINDS[self.kind](name, seeds, **said)
 
 
 class _Versions(_Shared):
     faults: Profile | None = None
+    kind = "versions"
 
-    def cost(self) -> float:
-        return COSTS["port"]
+
+class _Trainings(_Versions):
+    kind = "groups"
+
+
+class _Guided(_Versions):
+    kind = "guided"
 
     def part(self, name: str, seeds: range) -> Part:
-        from squall.sim.campaigns.parts import Versions
+        from squall.sim.campaigns.parts.guided import Guided, stamp_of_cover
 
-        return Versions(name, seeds, self.faults)
+        return Guided(name, seeds, self.faults, cover=stamp_of_cover(self.faults))
+
+
+class _Seeds(_Versions):
+    engine: Annotated[EngineName, AfterValidator(_engine)] = "port"
+    kind = "seeds"
+
+    @property
+    def cost(self) -> float:
+        return COSTS.get(self.engine, COSTS["port"])
 
 
 class _Whole(_Strict):
@@ -232,7 +206,7 @@ _KINDS: dict[str, tuple[type[_Shared] | type[_Whole], dict[str, Any]]] = {
     "guided": (_Guided, {}),
     "torch": (_Seeds, {"engine": "torch"}),
     "groups": (_Trainings, {}),
-    "diff": (_Diff, {}),
+    "diff": (_Shared, {}),
     "versions": (_Versions, {}),
     "canaries": (_Canaries, {}),
     "explore": (_Explored, {}),
@@ -307,7 +281,7 @@ def _of_part(name: str) -> Iterator[None]:
 
 def _check_python(said: _File, read: Iterable[_Shared | _Whole]) -> None:
     """Raises CampaignFileError for interpreters without a part for them, or a part without any."""
-    wanted = any(isinstance(each, _Versions) for each in read)
+    wanted = any(type(each) is _Versions for each in read)
     if said.python and not wanted:
         raise CampaignFileError("python: is for a part versions, and there is none")
     if wanted and not said.python:
@@ -372,7 +346,7 @@ def _counts(said: _File, shared: dict[str, _Shared]) -> dict[str, int]:
     total = math.fsum(each.share for each in shared.values())
     if abs(total - 1) > _ROUNDING:
         raise CampaignFileError(f"parts: the shares add up to {total:g}, expected 1")
-    weights = {name: each.share / each.cost() for name, each in shared.items()}
+    weights = {name: each.share / each.cost for name, each in shared.items()}
     whole = math.fsum(weights.values())
     counts = {}
     weight, before = 0.0, 0

@@ -10,26 +10,21 @@ from __future__ import annotations
 import json
 import time
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from squall.sim.campaigns.plan import versions
 from squall.sim.campaigns.row import Key
-from squall.sim.scenarios.store import Place, default_place, write_synced
+from squall.sim.scenarios.records import Record, Records
+from squall.sim.scenarios.store import Place
 
+_FOLDER = "known"
 #: versions that are kept of each kind, the last ones
 _MOST = 50
-#: as :data:`.row.Key`; with the place None it stands for all places
-KnownKey = tuple[str, str, str | None]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
-
-
-class Version(_Strict):
+class Version(Record):
     """What ran, ``at`` which time in seconds since 1970, and whether the failure showed."""
 
     squall: str
@@ -39,19 +34,18 @@ class Version(_Strict):
     at: float
 
 
-class Known(_Strict):
+class Known(Record):
     """A kind of failure: the property, what broke, and where. ``scenario``: the file of one that has
-    shown it. ``versions``: the last ones that it was looked for on, in their order. A file without a
-    ``place`` is one of an older squall, which had one kind for all places."""
+    shown it. ``versions``: the last ones that it was looked for on, in their order."""
 
     check: str
     what: str
-    place: str | None = None
+    place: str
     scenario: str
     versions: tuple[Version, ...] = Field(default=(), strict=False)
 
     @property
-    def key(self) -> KnownKey:
+    def key(self) -> Key:
         return self.check, self.what, self.place
 
     @property
@@ -71,32 +65,12 @@ class Known(_Strict):
         return [each.model_dump() for each in self.versions]
 
 
-def known(place: Place | None = None) -> dict[KnownKey, Known]:
+def known(place: Place | None = None) -> dict[Key, Known]:
     """All that can be read, by their kinds."""
-    found = {}
-    for file in sorted(_folder(place).glob("*.json")):
-        try:
-            each = Known.model_validate_json(file.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, ValidationError):
-            continue  # one file less that a campaign looks at
-        found[each.key] = each
-    return found
-
-
-def before(found: dict[KnownKey, Known], key: Key) -> Known | None:
-    """What is known of a kind."""
-    return found.get(key) or found.get((*key[:2], None))
+    return {each.key: each for each in Records(_FOLDER, Known, place).all().values()}
 
 
 def remember(each: Known, place: Place | None = None) -> None:
     """Raises OSError."""
-    folder = _folder(place)
-    folder.mkdir(parents=True, exist_ok=True)
-    name = blake2b(
-        json.dumps([part for part in each.key if part is not None]).encode(), digest_size=8
-    ).hexdigest()
-    write_synced(folder / f"{name}.json", json.dumps(each.model_dump(), indent=1) + "\n")
-
-
-def _folder(place: Place | None) -> Path:
-    return (place or default_place()).folder / "known"
+    name = blake2b(json.dumps(each.key).encode(), digest_size=8).hexdigest()
+    Records(_FOLDER, Known, place).put(each, name)

@@ -10,9 +10,8 @@ import time
 import zlib
 from pathlib import Path
 
-from sqlalchemy import Connection, text
-
 from squall.sim.campaigns.address import UnusableError
+from squall.sim.campaigns.database import Asked
 
 #: tries, and seconds between two, to get a lock that an earlier connection of this driver had
 _TRIES, _BETWEEN_S = 50, 0.1
@@ -24,7 +23,7 @@ SELECT lock.objid, lock.pid, coalesce(activity.application_name, '') FROM pg_loc
 LEFT JOIN pg_stat_activity AS activity ON activity.pid = lock.pid
 WHERE lock.locktype = 'advisory' AND lock.objsubid = 2 AND lock.granted
 AND lock.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-AND CAST(lock.classid AS bigint) = :space AND lock.pid <> pg_backend_pid()
+AND CAST(lock.classid AS bigint) = ? AND lock.pid <> pg_backend_pid()
 """
 
 
@@ -60,29 +59,22 @@ class ShareLock:
         #: tells the connections of this driver from others; PostgreSQL keeps 63 characters
         self._name = f"squall {secrets.token_hex(8)} {os.getpid()} {socket.gethostname()}"[:63]
 
-    def take(self, connection: Connection) -> None:
+    def take(self, connection: Asked) -> None:
         """Raises UnusableError if another driver has it."""
-        with connection.begin():
-            connection.execute(
-                text("SELECT set_config('application_name', :name, false)"), {"name": self._name}
-            )
-            gate(connection)
-            space = _space(connection)
+        with connection.transaction() as asked:
+            asked.ask("SELECT set_config('application_name', ?, false)", self._name)
+            gate(asked)
+            space = _space(asked)
             for _ in range(_TRIES):
-                if self._is_free(connection, space):
+                if self._is_free(asked, space):
                     break
                 time.sleep(_BETWEEN_S)
-            for function, number in (
-                ("pg_advisory_lock", self.index),
-                ("pg_advisory_lock_shared", _OF + self.of),
-            ):
-                connection.execute(
-                    text(f"SELECT {function}(:space, :number)"), {"space": space, "number": number}
-                )
+            asked.ask("SELECT pg_advisory_lock(?, ?)", space, self.index)
+            asked.ask("SELECT pg_advisory_lock_shared(?, ?)", space, _OF + self.of)
 
-    def _is_free(self, connection: Connection, space: int) -> bool:
+    def _is_free(self, asked: Asked, space: int) -> bool:
         """False while a connection of this driver has it, which is told to end."""
-        holders = connection.execute(text(_HOLDERS), {"space": space}).all()
+        holders = asked.ask(_HOLDERS, space)
         ours = {pid for _, pid, name in holders if name == self._name}
         theirs = {number for number, pid, _ in holders if pid not in ours}
         for number in sorted(theirs, reverse=True):  # those that say how many shares there are
@@ -93,19 +85,16 @@ class ShareLock:
                 share = f"share {self.index} of {self.of}" if self.of > 1 else "it"
                 raise UnusableError(f"another campaign is writing into {share}")
         for pid in ours:
-            connection.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
+            asked.ask("SELECT pg_terminate_backend(?)", pid)
         return not ours
 
 
-def gate(connection: Connection) -> None:
+def gate(asked: Asked) -> None:
     """Let nobody else in until the end of the transaction."""
-    connection.execute(
-        text("SELECT pg_advisory_xact_lock(:space, :number)"),
-        {"space": _space(connection), "number": _GATE},
-    )
+    asked.ask("SELECT pg_advisory_xact_lock(?, ?)", _space(asked), _GATE)
 
 
-def _space(connection: Connection) -> int:
+def _space(asked: Asked) -> int:
     """What tells the locks of a store from those of others in the same database."""
-    schema = connection.execute(text("SELECT current_schema()")).scalar()
+    ((schema,),) = asked.ask("SELECT current_schema()")
     return zlib.crc32(f"squall campaign {schema}".encode()) >> 1

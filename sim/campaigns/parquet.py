@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from itertools import groupby, islice
-from operator import itemgetter
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import pyarrow
 from pyarrow.parquet import ParquetWriter
-from sqlalchemy import Table
 
 from squall.sim.campaigns.reading import Reading
-from squall.sim.campaigns.tables import FAILURE, LEASE
+from squall.sim.campaigns.tables import FAILURE, LEASE, Table
 
 #: rows of a row group
 _ROWS = 50_000
@@ -106,29 +104,18 @@ def _write(
 ) -> int:
     """The rows of a table, each part in a file of its own. How many there are."""
     count = 0
-    by_part = groupby(store.rows(table), itemgetter("part"))
-    waiting = next(by_part, None)
     for part in parts:
-        rows: Iterator[dict[str, Any]] = iter(())
-        if waiting is not None and waiting[0] == part:
-            rows = waiting[1]
         file = folder / _FOLDERS[table] / f"part={quote(part, safe='')}" / "0.parquet"
         file.parent.mkdir(parents=True)
+        rows = store.rows(table, part)
         with ParquetWriter(file, _SCHEMAS[table], compression="zstd") as writer:
-            while some := list(islice(rows, _ROWS)):
-                writer.write_table(_table(some, _SCHEMAS[table]))
+            while some := [_row(row) for row in islice(rows, _ROWS)]:
+                writer.write_table(pyarrow.Table.from_pylist(some, _SCHEMAS[table]))
                 count += len(some)
                 on_rows(len(some))
-        if waiting is not None and waiting[0] == part:
-            waiting = next(by_part, None)
     return count
 
 
-def _table(rows: list[dict[str, Any]], schema: pyarrow.Schema) -> pyarrow.Table:
-    columns = []
-    for field in schema:
-        values = [row[field.name] for row in rows]
-        if field.type == _TIME:
-            values = [None if value is None else round(value * 1e6) for value in values]
-        columns.append(pyarrow.array(values, type=field.type))
-    return pyarrow.table(columns, schema=schema)
+def _row(row: dict[str, Any]) -> dict[str, Any]:
+    at = row.get("finished")
+    return row if at is None else {**row, "finished": round(at * 1e6)}

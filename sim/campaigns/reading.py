@@ -5,30 +5,16 @@ from __future__ import annotations
 import builtins
 import json
 from collections.abc import Callable, Iterator
-from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Select,
-    Table,
-    and_,
-    func,
-    select,
-    true,
-    tuple_,
-)
-
 from squall.sim.campaigns.address import Address, CampaignStoreError, address_of
-from squall.sim.campaigns.database import Database
+from squall.sim.campaigns.database import Asked, Database
 from squall.sim.campaigns.opening import said_by
 from squall.sim.campaigns.plan import Plan
 from squall.sim.campaigns.row import Key
-from squall.sim.campaigns.schema import check_known, version_of
-from squall.sim.campaigns.tables import FAILURE, LEASE
+from squall.sim.campaigns.tables import FAILURE, LEASE, Table
 
 #: what the tables of verdicts have; the texts of failures are for readers
 _VERDICTS = {
@@ -37,6 +23,14 @@ _VERDICTS = {
 }
 #: rows that are read at a time
 _ROWS = 2000
+#: of each kind of failure the first, and how many there are
+_KINDS = """
+SELECT property, what, part, seed, digest, text, place, scenarios FROM (
+    SELECT failure.*, count(*) OVER (PARTITION BY property, what, place) AS scenarios,
+    row_number() OVER (PARTITION BY property, what, place ORDER BY part, seed) AS at
+    FROM failure WHERE {mine}
+) AS ranked WHERE at = 1 ORDER BY part, seed
+"""
 
 
 class Kind(NamedTuple):
@@ -87,22 +81,25 @@ class Reading:
             for row in self.rows(table):
                 yield json.dumps([table.name, *map(row.__getitem__, columns)]) + "\n"
 
-    def rows(self, table: Table) -> Iterator[dict[str, Any]]:
-        """All of a table, in the order of its key. Some are read at a time, so that neither the memory nor a
+    def rows(self, table: Table, part: str | None = None) -> Iterator[dict[str, Any]]:
+        """All of a table, or those of a part, in the order of its key. Some are read at a time, so that neither the memory nor a
         transaction has to hold all."""
-        keys = table.primary_key.columns.values()
-        asked = select(table).where(self._mine(table)).order_by(*keys).limit(_ROWS)
-        page = asked
-        while True:
-            some = self._db.run(partial(_rows, asked=page))
-            yield from some
+        keys, marks = ", ".join(table.key), ", ".join("?" * table.keys)
+        asked = f"SELECT {', '.join(table.columns)} FROM {table.name} WHERE {self._mine(table)}"
+        of = () if part is None else (part,)
+        asked += " AND part = ?" * len(of)
+        order = f" ORDER BY {keys} LIMIT {_ROWS}"
+        some = self.ask(asked + order, *of)
+        while some:
+            yield from (dict(zip(table.columns, row, strict=True)) for row in some)
             if len(some) < _ROWS:
                 return
-            page = asked.where(tuple_(*keys) > tuple_(*(some[-1][key.name] for key in keys)))
+            last = some[-1][: table.keys]
+            some = self.ask(f"{asked} AND ({keys}) > ({marks}){order}", *of, *last)
 
-    def ask(self, question: Select[Any]) -> list[Any]:
-        """The rows that answer it, all at once."""
-        return list(self._db.run(lambda connection: connection.execute(question).all()))
+    def ask(self, question: str, *values: object) -> list[tuple[Any, ...]]:
+        """The rows that answer it, all at once; it has a ``?`` for each value."""
+        return self._db.run(lambda asked: asked.ask(question, *values))
 
     def verdicts(self) -> str:
         """A hash over :meth:`lines`: campaigns with the same verdicts have the same."""
@@ -113,57 +110,38 @@ class Reading:
 
     def kinds(self) -> list[Kind]:
         """The failures, each kind once: by property, what broke, and its place."""
-        columns = FAILURE.c
-        same = [columns.property, columns.what, columns.place]
-        ranked = (
-            select(
-                *(columns[name] for name in Kind._fields[:-1]),
-                func.count().over(partition_by=same).label("scenarios"),
-                func.row_number()
-                .over(partition_by=same, order_by=[columns.part, columns.seed])
-                .label("rank"),
-            )
-            .where(self._mine(FAILURE))
-            .subquery()
-        )
-        first = select(*(ranked.c[name] for name in Kind._fields)).where(ranked.c.rank == 1)
-        ordered = first.order_by(ranked.c.part, ranked.c.seed)
-        return [Kind(*row) for row in self.ask(ordered)]
+        return [Kind(*row) for row in self.ask(_KINDS.format(mine=self._mine(FAILURE)))]
 
     def counts(self) -> tuple[int, int, int]:
         """Seeds judged, how many of them failed, and events."""
-        columns = LEASE.c
-        sums = (func.sum(columns.stop - columns.first), func.sum(columns.failed))
-        asked = select(*sums, func.sum(columns.events)).where(self._mine(LEASE))
-        ((judged, failed, events),) = self.ask(asked)
+        ((judged, failed, events),) = self._sums("sum(stop - first), sum(failed), sum(events)")
         return int(judged or 0), int(failed or 0), int(events or 0)  # PostgreSQL sums to Decimal
 
     def judged(self) -> dict[str, int]:
         """By part, how many numbers have a verdict."""
-        columns = LEASE.c
-        count = func.sum(columns.stop - columns.first)
-        asked = select(columns.part, count).where(self._mine(LEASE)).group_by(columns.part)
-        return {part: int(judged) for part, judged in self.ask(asked)}
+        found = self._sums("part, sum(stop - first)", "GROUP BY part")
+        return {part: int(judged) for part, judged in found}
 
     def failed(self) -> dict[str, int]:
         """By part, how many of its seeds have failed."""
-        columns = LEASE.c
-        asked = select(columns.part, func.sum(columns.failed)).where(self._mine(LEASE))
-        return {part: int(failed) for part, failed in self.ask(asked.group_by(columns.part))}
+        return {part: int(n) for part, n in self._sums("part, sum(failed)", "GROUP BY part")}
 
     def close(self) -> None:
         self._db.close()
 
-    def _mine(self, table: Table) -> ColumnElement[bool]:
-        """The rows of the share."""
+    def _sums(self, what: str, by: str = "") -> list[tuple[Any, ...]]:
+        return self.ask(f"SELECT {what} FROM lease WHERE {self._mine(LEASE)} {by}")
+
+    def _mine(self, table: Table) -> str:
+        """What is so of the rows of the share."""
         index, of = self._share
-        if of == 1 or table not in (LEASE, FAILURE):
-            return true()
-        mine = LEASE.c.number % of == index
+        if of == 1 or table not in _VERDICTS:
+            return "1 = 1"
+        mine = f"lease.number % {of} = {index}"
         if table is LEASE:
             return mine
-        its = and_(LEASE.c.part == table.c.part, LEASE.c.first == table.c.first)
-        return select(1).where(its, mine).exists()
+        its = "lease.part = failure.part AND lease.first = failure.first"
+        return f"EXISTS (SELECT 1 FROM lease WHERE {its} AND {mine})"
 
 
 def open_store(
@@ -173,11 +151,6 @@ def open_store(
     address = address_of(place)
     database = Database(address, create=False, tell=tell)
     try:
-        version = database.run(version_of, again=False)
-        if version is None:
-            raise CampaignStoreError(f"{address}: holds no campaign")
-        with database.told():
-            check_known(version)
         said = database.run(said_by, again=False)
         if said is None:
             raise CampaignStoreError(f"{address}: holds no campaign")
@@ -187,5 +160,14 @@ def open_store(
     return Reading(database, said)
 
 
-def _rows(connection: Connection, asked: Select[Any]) -> list[dict[str, Any]]:
-    return [dict(row) for row in connection.execute(asked).mappings()]
+def digests(asked: Asked, keys: list[tuple[str, int]]) -> dict[tuple[str, int], str]:
+    """Of those leases that are there, by part and first seed. For some hundreds: each is a value."""
+    if not keys:
+        return {}
+    marks = ", ".join(["(?, ?)"] * len(keys))
+    found = asked.ask(
+        f"SELECT part, first, digest FROM (VALUES {marks}) AS asked "
+        "JOIN lease ON part = column1 AND first = column2",
+        *(value for key in keys for value in key),
+    )
+    return {(part, first): digest for part, first, digest in found}

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-
-from sqlalchemy import select
+from typing import Any
 
 from squall.model.coverage.sometimes import situations
-from squall.sim.campaigns import overview
-from squall.sim.campaigns.reading import Reading
-from squall.sim.campaigns.tables import CANARY
+from squall.sim.campaigns.reading import Kind, Reading
 from squall.sim.campaigns.told import told_lines, told_of
 
 #: real seconds without the end of a lease after which a worker counts as gone
 LATELY_S = 600.0
-_LEASES_OF_A_POINT = 5
+#: times that the curve of speed is drawn through, and leases for each
+POINTS, _LEASES_OF_A_POINT = 120, 5
 
 
 @dataclass(frozen=True)
@@ -134,7 +131,7 @@ def status_of(store: Reading, now: float | None = None) -> Status:
     """What a store says now. ``now``: seconds since 1970. Raises CampaignStoreError."""
     now = time.time() if now is None else now
     judged, failed = store.judged(), store.failed()
-    facts, reached = overview.facts(store), overview.situations(store)
+    facts, reached = _counted(store, "fact"), _counted(store, "situation")
     parts = tuple(
         PartStatus(
             part.name,
@@ -142,55 +139,67 @@ def status_of(store: Reading, now: float | None = None) -> Status:
             len(part.seeds),
             judged.get(part.name, 0),
             failed.get(part.name, 0),
-            sum(facts.get(part.name, {}).values()),
-            len(reached.get(part.name, {})),
+            facts.get(part.name, 0),
+            reached.get(part.name, 0),
             len(situations(part.engine)) if part.name in facts else 0,
         )
         for part in store.plan().parts
     )
-    found, at_work = store.kinds(), overview.workers(store)
+    found, at_work = store.kinds(), workers(store)
     told = told_of(store, found)
-    kinds = tuple(
-        KindStatus(
-            kind.property,
-            kind.what,
-            kind.part,
-            kind.seed,
-            kind.text,
-            kind.scenarios,
-            kind.place,
-            tuple(told_lines(told[kind.key])),
-        )
-        for kind in found
-    )
+    leases = sum(each.leases for each in at_work)
     return Status(
         store=str(store.file),
         said=store.said,
         parts=parts,
-        workers=tuple(
-            WorkerStatus(
-                each.host, each.name, each.leases, each.scenarios, speed_of(each), each.last
-            )
-            for each in at_work
-            if each.last > now - LATELY_S
+        workers=tuple(each for each in at_work if each.last > now - LATELY_S),
+        kinds=tuple(_kind(kind, told[kind.key]) for kind in found),
+        canaries=tuple(
+            CanaryStatus(*row)
+            for row in store.ask("SELECT name, noticed FROM canary ORDER BY part, name")
         ),
-        kinds=kinds,
-        canaries=_canaries(store),
-        speed=tuple(overview.speed(store, _points(at_work))),
+        # in each point some leases have ended, or the curve would go up and down
+        speed=tuple(speed(store, max(2, min(POINTS, leases // _LEASES_OF_A_POINT)))),
     )
 
 
-def _points(workers: Sequence[overview.WorkerSum]) -> int:
-    """Times of the curve of speed: in each some leases have ended, or it would go up and down."""
-    leases = sum(each.leases for each in workers)
-    return max(2, min(overview.POINTS, leases // _LEASES_OF_A_POINT))
+def _kind(kind: Kind, told: dict[str, Any]) -> KindStatus:
+    said = {name: value for name, value in kind._asdict().items() if name != "digest"}
+    return KindStatus(**said, notes=tuple(told_lines(told)))
 
 
-def speed_of(worker: overview.WorkerSum) -> float:
-    """Scenarios of one real second of one of its leases."""
-    return worker.scenarios / worker.seconds if worker.seconds else 0.0
+def _counted(store: Reading, table: str) -> dict[str, int]:
+    """By part, how many rows there are."""
+    return dict(store.ask(f"SELECT part, count(*) FROM {table} GROUP BY part"))
 
 
-def _canaries(store: Reading) -> tuple[CanaryStatus, ...]:
-    asked = select(CANARY.c.name, CANARY.c.noticed).order_by(CANARY.c.part, CANARY.c.name)
-    return tuple(CanaryStatus(name, noticed) for name, noticed in store.ask(asked))
+def workers(store: Reading) -> list[WorkerStatus]:
+    """All that have ended a lease, by host and name."""
+    found = store.ask(
+        "SELECT host, worker, count(*), sum(stop - first), "
+        "sum(stop - first) / nullif(sum(seconds), 0), max(finished) FROM lease WHERE worker IS NOT NULL GROUP BY host, worker "
+        "ORDER BY host, worker"
+    )
+    return [
+        WorkerStatus(host, name, leases, int(done), float(speed or 0), last)
+        for host, name, leases, done, speed, last in found
+    ]
+
+
+def speed(store: Reading, points: int = POINTS) -> list[tuple[float, float]]:
+    """Scenarios a second of equal spans of time, each at its end: seconds since 1970."""
+    ((first, last),) = store.ask("SELECT min(finished), max(finished) FROM lease")
+    if first is None or last <= first:
+        return []
+    span = (last - first) / points
+    # down to a whole number; the function floor is not in every SQLite
+    asked = store.ask(
+        "SELECT round((finished - ?) / ? - 0.5) AS span, sum(stop - first) "
+        "FROM lease WHERE finished IS NOT NULL GROUP BY span",
+        first,
+        span,
+    )
+    counts = [0] * points
+    for at, scenarios in asked:
+        counts[min(max(int(at), 0), points - 1)] += int(scenarios)
+    return [(first + (at + 1) * span, count / span) for at, count in enumerate(counts)]

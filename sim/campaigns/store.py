@@ -5,26 +5,22 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Table
-
 from squall.sim.campaigns.address import Address, CampaignStoreError, UnusableError, address_of
-from squall.sim.campaigns.database import PATIENCE_S, Database
-from squall.sim.campaigns.leases import Key, digests
+from squall.sim.campaigns.database import PATIENCE_S, Asked, Database
 from squall.sim.campaigns.locks import FileLock, ShareLock
 from squall.sim.campaigns.opening import enter
-from squall.sim.campaigns.reading import Kind, Reading, open_store
-from squall.sim.campaigns.tables import CANARY, FACT, FAILURE, LEASE, SITUATION, add, put
-from squall.sim.campaigns.transfer import absorb
+from squall.sim.campaigns.reading import Kind, Reading, digests, open_store
+from squall.sim.campaigns.tables import CANARY, FACT, FAILURE, LEASE, MERGED, SITUATION, Table
 
 if TYPE_CHECKING:
     from squall.sim.campaigns.lease import Judged
-    from squall.sim.campaigns.plan import Lease
+    from squall.sim.campaigns.plan import Lease, Plan
 
 __all__ = ["CampaignStore", "CampaignStoreError", "Kind"]
 
@@ -91,17 +87,17 @@ class CampaignStore(Reading):
     def take(self, done: Sequence[Judged]) -> list[Judged]:
         """Keep what came of leases, all in one transaction; on disk when this returns. Those that
         were not there before come back."""
-        before: dict[Key, str] | None = None
+        before: dict[tuple[str, int], str] | None = None
 
-        def put(connection: Connection) -> None:
+        def put(asked: Asked) -> None:
             nonlocal before
-            there = digests(connection, [judged.lease.key for judged in done])
+            there = digests(asked, [judged.lease.key for judged in done])
             if before is None:  # else a server was lost, maybe after it had taken all
                 before = there
             new = [judged for judged in done if judged.lease.key not in there]
             now_s = time.time()
             for table, rows_of in _ROWS.items():
-                add(connection, table, [row for each in new for row in rows_of(each, now_s)])
+                asked.add(table, [row for each in new for row in rows_of(each, now_s)])
 
         if any(each.facts or each.situations for each in done):
             done = [self._without_known(each) for each in done]
@@ -121,19 +117,62 @@ class CampaignStore(Reading):
         """Keep what has come of a planted bug (``CANARY``), or what is known of a kind of failure
         (``TRIAGE``), instead of what was known before."""
         row = {name: _storable(value) for name, value in row.items()}
-        self._db.run(lambda connection: put(connection, table, row))
+        self._db.run(lambda asked: asked.put(table, row))
 
     def absorb(self, other: Path | Address) -> None:
         """Take over all that another store has; nothing of it, if the two have judged a lease
         differently."""
-        source = open_store(other)
-        try:
-            absorb(self._db, source)
-        finally:
-            source.close()
+        with closing(open_store(other)) as source:
+
+            def copy(asked: Asked) -> None:
+                for table in MERGED:
+                    rows = source.rows(table)
+                    while some := list(islice(rows, _ASKED)):
+                        if table is LEASE:
+                            self._check_same(asked, some, source)
+                        asked.add(table, some)
+
+            self._db.run(copy)
+
+    def _check_same(self, asked: Asked, leases: list[dict[str, Any]], source: Reading) -> None:
+        """Raises CampaignStoreError if this store has other verdicts on leases of another one."""
+        there = digests(asked, [(row["part"], row["first"]) for row in leases])
+        for row in leases:
+            part, first, digest = row["part"], row["first"], row["digest"]
+            if there.get((part, first), digest) != digest:
+                raise CampaignStoreError(
+                    f"{source.file}: its verdicts on the seeds from {first} on, part {part}, "
+                    f"are not those of {self.file}"
+                )
 
     def close(self) -> None:
         self._opened.close()
+
+
+def merge(
+    places: Sequence[Path | Address], into: Path | Address, *, resume: bool
+) -> tuple[CampaignStore, Plan]:
+    """The store of the whole campaign, with what its shares have come to, and its plan. Raises
+    CampaignStoreError, before it writes anything if the stores are not of one campaign."""
+    said: dict[str, str] = {}
+    for place in places:
+        with closing(open_store(place)) as source:
+            its, plan = source.said | {"share": "0 of 1"}, source.plan()
+        for name, value in (said and its).items():
+            if said.get(name) != value:
+                raise CampaignStoreError(
+                    f"{place}: {name} is {value!r} there and {said.get(name)!r} in {places[0]}: "
+                    "not the same campaign"
+                )
+        said = said or its
+    store = CampaignStore(into, said, resume=resume)
+    try:
+        for place in places:
+            store.absorb(place)
+    except BaseException:
+        store.close()
+        raise
+    return store, plan
 
 
 def _lock(file: Path) -> FileLock:

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import select
-
 from squall.sim.campaigns.reading import Kind, Reading
 from squall.sim.campaigns.row import Key
 from squall.sim.campaigns.tables import TRIAGE
@@ -20,8 +18,7 @@ from squall.sim.search.shrink.cost import extent
 
 def triaged(store: Reading) -> dict[Key, dict[str, Any]]:
     """What the store has of each kind."""
-    rows = store.ask(select(TRIAGE))
-    return {(row.property, row.what, row.place): dict(row._mapping) for row in rows}
+    return {(row["property"], row["what"], row["place"]): row for row in store.rows(TRIAGE)}
 
 
 def loaded(file: str) -> Scenario | None:

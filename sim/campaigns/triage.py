@@ -7,23 +7,30 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import NamedTuple
 
-from squall.sim.campaigns.known import KnownKey
-from squall.sim.campaigns.parts.diff import DIFFERENCE
+from squall.model.events.place import place_of
+from squall.model.events.run import Violation
+from squall.sim.campaigns.parts.diff import DIFFERENCE, differences
 from squall.sim.campaigns.row import Key
-from squall.sim.campaigns.showing import RUN_S, made_small, shown
 from squall.sim.diff.known import known_rules
-from squall.sim.scenario import Scenario
+from squall.sim.scenario import Expected, Scenario
+from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.file import name_of
 from squall.sim.scenarios.settings import campaign_settings
+from squall.sim.search.again import again, planted
+from squall.sim.search.shrink.shrinker import NotFailingError, Shrinker
 from squall.sim.stock.shared import close_zygotes
 from squall.sim.world import interrupts
 from squall.sim.world.contained import Contained, end_with_parent
 
+#: real seconds for one run
+RUN_S = 60.0
 #: seconds for making a kind small; real ones that all of a task may take, as a multiple of what it
 #: may use: where others have the machine, and where leases have it first
 SHRINK_S, _MORE, _MORE_BESIDE = 60.0, 4, 20
@@ -35,7 +42,7 @@ _NICER = 10
 class Task(NamedTuple):
     """A scenario of a kind: whether the kind shows in it, and, with ``shrink``, a smaller one."""
 
-    key: KnownKey
+    key: Key
     scenario: Scenario
     shrink: bool = False
 
@@ -43,13 +50,12 @@ class Task(NamedTuple):
 class Triaged(NamedTuple):
     """What came of a task. ``shows`` None: nobody knows, since the process has ended.
 
-    ``place``: where it shows. ``scenario``: the smallest that was found, if it was made small;
+    ``scenario``: the smallest that was found, if it was made small;
     ``events``: of its run. ``known``: of the engine ``torch``, the rules that predict it.
     """
 
-    key: KnownKey
+    key: Key
     shows: bool | None
-    place: str = ""
     scenario: Scenario | None = None
     events: int = 0
     known: tuple[str, ...] = ()
@@ -120,23 +126,6 @@ class Triage:
         self._running[copy.connection] = (task, copy, until)
 
 
-def triage(
-    tasks: Iterable[Task],
-    *,
-    jobs: int = 1,
-    seconds: float | None = None,
-    on_done: Callable[[Triaged], object] = lambda triaged: None,
-) -> None:
-    """All of them, ``jobs`` at a time. An interrupt raises KeyboardInterrupt."""
-    found = Triage(seconds=seconds, on_done=on_done)
-    for task in tasks:
-        found.add(task)
-    try:
-        found.finish(jobs)
-    finally:
-        found.close()
-
-
 def _work(connection: Connection, task: Task, seconds: float, nicer: int) -> None:
     end_with_parent()
     os.nice(nicer)
@@ -156,14 +145,51 @@ def _done(task: Task, seconds: float) -> Triaged:
     if key[0] != DIFFERENCE:  # one is what no rule predicts
         with campaign_settings():
             known = known_rules(scenario)
-    done = Triaged(key, True, found.place, events=found.events, known=known)
+    done = Triaged(key, shows=True, events=found, known=known)
     if not task.shrink:
         return done
-    small = made_small(scenario, key, found.place, seconds)
+    small = made_small(scenario, key, seconds)
     after = None if small is None else shown(small, key)
     if after is None:
         return done
-    return done._replace(scenario=small, events=after.events)
+    return done._replace(scenario=small, events=after)
+
+
+def shown(scenario: Scenario, key: Key) -> int | None:
+    """The events of a run in which a kind shows, 0 where two engines differ; None if it does not show. For the main
+    thread."""
+    if key[0] == DIFFERENCE:
+        with campaign_settings(), planted(scenario.expected.mutant):
+            return 0 if _differing(key, scenario) else None
+    plain = Expected(mutant=scenario.expected.mutant)
+    if key[0] == "determinism":  # which a replay only looks at where it is to be expected
+        plain = replace(plain, property=key[0])
+    run = again(replace(scenario, expected=plain), seconds=RUN_S)
+    kinds = ((each.property, each.what, place_of(run, each)) for each in run.violations)
+    return len(run.records) if key in kinds else None
+
+
+def made_small(scenario: Scenario, key: Key, seconds: float) -> Scenario | None:
+    """The smallest that ``seconds`` have found in which the kind shows at that place; the time is
+    that of this process, if all work is done in it. None if it does not show any more."""
+    alone = ENGINES[scenario.engine].in_this_process and key[0] != DIFFERENCE
+    expected = replace(scenario.expected, property=key[0], what=key[1])
+    shrinker = Shrinker(
+        replace(scenario, expected=expected),
+        seconds=seconds,
+        clock=time.process_time if alone else time.monotonic,
+        place=key[2],
+        wrong=partial(_differing, key) if key[0] == DIFFERENCE else None,
+    )
+    try:
+        return shrinker.run()
+    except NotFailingError:
+        return None
+
+
+def _differing(key: Key, scenario: Scenario) -> list[Violation]:
+    """Those of a kind in which the engines differ in that scenario."""
+    return [each for each, at in differences(scenario) if (*each[:2], at) == key]
 
 
 def same(kinds: dict[Key, Scenario]) -> dict[Key, Key]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json as json_module
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import BarColumn, MofNCompleteColumn
 
 from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.bar import Bar
 from squall.sim.cli.panels import print_panel, summary_table
 
 if TYPE_CHECKING:
@@ -20,18 +20,17 @@ if TYPE_CHECKING:
 
 def export_store(address: Address, folder: Path, *, json: bool) -> None:
     """Raises BadInput, CampaignStoreError."""
-    from squall.sim.campaigns.overview import leases
     from squall.sim.campaigns.reading import open_store
 
-    console = Console(file=sys.stderr)
-    store = open_store(address, tell=lambda line: console.print(line, soft_wrap=True))
+    bar = Bar("exporting", BarColumn(), MofNCompleteColumn())
+    store = open_store(address, tell=bar.warn)
     from squall.sim.campaigns.parquet import ExportError, export
 
     try:
-        total = leases(store) + store.counts()[1]
-        with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-            task = bar.add_task("exporting", total=total)
-            found = export(store, folder, lambda rows: bar.advance(task, rows))
+        ((leases,),) = store.ask("SELECT count(*) FROM lease")
+        total = leases + store.counts()[1]
+        with bar:
+            found = export(store, folder, lambda rows: bar.say(advance=rows, total=total))
     except ExportError as error:
         raise BadInput("--export", str(folder), str(error)) from None
     finally:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn
 
 from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.bar import Bar
 from squall.sim.cli.exits import FAILED, INTERRUPTED, UNCHECKED
 
 if TYPE_CHECKING:
@@ -36,44 +36,37 @@ def explore_programs(
     except BoundsError as error:
         raise BadInput("--programs", expression, str(error)) from None
     from squall.sim.cli.reports.explore import Told, keep
-    from squall.sim.cli.reports.explored_programs import outcome, print_programs, programs_json
-    from squall.sim.explore.every_program import Program, Totals, every_program, explore_every
+    from squall.sim.cli.reports.explored_programs import (
+        Totals,
+        outcome,
+        print_programs,
+        programs_json,
+    )
+    from squall.sim.explore.campaign import parts
+    from squall.sim.explore.enumeration import scenarios
     from squall.sim.explore.execution import How
     from squall.sim.explore.search import Budget
     from squall.sim.search.again import planted
     from squall.sim.world.choosing import GrainError
 
-    chosen = every_program(bounds)
+    chosen = scenarios(bounds)
     how, limits = How(grain, ordered), Budget(budget.executions, budget.seconds)
     totals, told = Totals(), []
-    console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
-    progress = Progress(
-        TextColumn("explore"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("programs, {task.fields[said]}"),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    bar = progress.add_task("explore", total=len(chosen), said="")
-
-    def before(number: int, program: Program) -> None:
-        said = f"{totals.executions:,} executions: {program.text}"
-        progress.update(bar, completed=number, said=said)
-
-    with progress, planted(mutant):
+    columns = "explore", BarColumn(), MofNCompleteColumn(), "programs, {task.fields[said]}"
+    bar = Bar(*columns, TimeElapsedColumn(), total=len(chosen), said="")
+    with bar, planted(mutant):
         try:
-            for program, explored in explore_every(
-                chosen, how, limits, one_fault=one_fault, jobs=jobs, before=before
-            ):
-                totals.add(program.text, explored)
-                this = Told(program.text, program.scenario, explored)
+            for number, (text, scenario) in enumerate(chosen):
+                bar.say(completed=number, said=f"{totals.executions:,} executions: {text}")
+                explored = list(parts(scenario, how, limits, one_fault=one_fault, jobs=jobs))
+                totals.add(text, explored)
+                this = Told(text, scenario, explored)
                 if this.outcome != "ok":
                     told.append(this)
                 for part in explored:
-                    this.kept += keep(part, console.print)
+                    this.kept += keep(part, bar.warn)
+                if this.interrupted:
+                    break
         except GrainError as error:
             raise BadInput("--grain", how.grain, f"{error}: expected --grain task") from None
     if json:

@@ -7,10 +7,8 @@ import sys
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, NamedTuple
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.bar import Bar
 from squall.sim.cli.engine import ready
 from squall.sim.cli.scenario import Changes
 from squall.sim.cli.script import ScriptRun
@@ -29,33 +27,6 @@ class Spread(NamedTuple):
     times: int
 
 
-class Bar:
-    """Progress on standard error, on a terminal."""
-
-    def __init__(self, console: Console) -> None:
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self._task = self._progress.add_task("running", total=None)
-
-    def __enter__(self) -> Bar:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def say(self, text: str, done: int | None = None, of: int | None = None) -> None:
-        """What is going on now, and how much of it is done."""
-        self._progress.update(self._task, description=text, completed=done or 0, total=of)
-
-
 def picture_script(asked: ScriptRun, bar: Bar) -> Recording:
     """Run a script. Raises :class:`BadInput`."""
     from squall.sim.pictures.recording import planned, recording
@@ -63,7 +34,7 @@ def picture_script(asked: ScriptRun, bar: Bar) -> Recording:
     from squall.sim.world.call_lines import CallLines
     from squall.sim.world.watch import watching
 
-    bar.say(f"running {asked.script}")
+    bar.say(description=f"running {asked.script}")
     scenario = asked.scenario()
     ready(asked.engine)
     with stdout_to_stderr(), each_warning_once():
@@ -100,7 +71,7 @@ def picture_scenario(
     title = f"seed {what}" if what.isdigit() else what
     if scenario.profile:
         title += f", faults {scenario.profile}"
-    bar.say(f"running {title}")
+    bar.say(description=f"running {title}")
     with redirect_stdout(sys.stderr), watching(noted := CallLines()):
         ran = again(scenario)
     words = [what, *changes.words()]
@@ -115,7 +86,7 @@ def picture_scenario(
         raise BadInput("--odds", "", "this run does not fail: there is no probability to follow")
 
     def on_run(done: int, of: int) -> None:
-        bar.say("odds", done, of)
+        bar.say(description="odds", completed=done, total=of)
 
     with planted(scenario.expected.mutant):
         return run, measure(scenario, points=spread.points, times=spread.times, on_run=on_run)

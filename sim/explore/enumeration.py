@@ -31,6 +31,7 @@ from squall.model.program.program import (
     Step,
     Trainer,
 )
+from squall.sim.scenario import Scenario, World
 
 #: how large the numbers of an expression may be
 MOST_WORKERS, MOST_CALLS = 5, 6
@@ -136,3 +137,9 @@ def _op(calls: list[_Made], at: int) -> Op:
     return Op(
         kind="scale", inputs=(given,), worker=call.worker, call=call.call, factor=2, keep=keep
     )
+
+
+def scenarios(bounds: Bounds) -> list[tuple[str, Scenario]]:
+    """The programs within the bounds, the smallest first, each in words and as a scenario."""
+    world = World(skip_handshakes=True)
+    return [(text, Scenario(work=each, world=world)) for text, each in programs(bounds)]

@@ -22,8 +22,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from squall.sim.scenario import Scenario
@@ -38,31 +37,8 @@ class StoreError(RuntimeError):
     """The store cannot be used: where it is, and why."""
 
 
-class _Record(NamedTuple):
-    """What a failure's second file says: what its scenario does not."""
-
-    found_at: float
-    found_by: str
-    text: str
-    times: int = 1
-    why: str = ""
-    marks: Mapping[int, str] = MappingProxyType({})
-
-    def write(self, file: Path) -> None:
-        said = {**self._asdict(), "marks": dict(self.marks)}
-        write_synced(file, json.dumps(said, indent=1) + "\n")
-
-    @classmethod
-    def read(cls, file: Path) -> _Record | None:
-        """What was written down, if it was, and can be read."""
-        try:
-            said = json.loads(file.read_text(encoding="utf-8"))
-            found_at, found_by, text = (said[name] for name in cls._fields[:3])
-            marks = {int(event): str(what) for event, what in said.get("marks", {}).items()}
-            times, why = int(said.get("times", 1)), str(said.get("why", ""))
-            return cls(float(found_at), str(found_by), str(text), times, why, marks)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return None
+#: what a failure's second file says beside its marks: what its scenario does not
+_SAID = {"found_at": float, "found_by": str, "text": str, "count": int, "why": str}
 
 
 @dataclass(frozen=True)
@@ -86,21 +62,6 @@ class Place:
         """The scenarios of runs that somebody wants to look at again."""
         return self.folder / "runs"
 
-    @property
-    def coverage(self) -> Path:
-        """What campaigns have seen of behaviour (sim/search/histories.py)."""
-        return self.folder / "coverage"
-
-    @property
-    def campaigns(self) -> Path:
-        """How often campaigns have found what (sim/search/evidence.py)."""
-        return self.folder / "campaigns"
-
-    @property
-    def proofs(self) -> Path:
-        """Proofs of fixes that are under way (sim/search/proving.py)."""
-        return self.folder / "proofs"
-
 
 def default_place() -> Place:
     """``.squall`` in the working directory, or what the environment names."""
@@ -119,6 +80,7 @@ class Store:
         ``scenario.expected`` says what failed, ``text`` in full. Everything is on disk when this
         returns. Raises StoreError.
         """
+        from squall.sim.scenarios.failure import Failure
         from squall.sim.scenarios.file import name_of
         from squall.sim.scenarios.own import text_to_write
         from squall.sim.scenarios.sources import with_sources
@@ -132,14 +94,20 @@ class Store:
             known = self._failure(file) if record.exists() else None
             if known is not None and known.expected.digest == scenario.expected.digest:
                 known.count += 1
-                _record_of(known).write(record)
+                _note(known)
                 return known
-            said = _Record(time.time(), found_by, text)
             write_synced(file, text_to_write(scenario))
-            said.write(record)
+            failure = Failure(
+                scenario=scenario,
+                file=str(file),
+                found_at=time.time(),
+                found_by=found_by,
+                text=text,
+            )
+            _note(failure)
         except OSError as error:
             raise StoreError(f"{self.place.folder}: {error.strerror or error}") from None
-        return _failure(scenario, file, said)
+        return failure
 
     def kept(self, scenario: Scenario) -> Failure | None:
         """The failure whose scenario this is, if it is kept here."""
@@ -193,6 +161,7 @@ class Store:
 
     def _failure(self, file: Path) -> Failure | None:
         """What a file holds, with what was written down beside it; None if it cannot be read."""
+        from squall.sim.scenarios.failure import Failure
         from squall.sim.scenarios.file import load_scenario
 
         try:
@@ -201,40 +170,36 @@ class Store:
             return None
         said = None
         if file.parent == self.place.scenarios:
-            said = _Record.read(self.place.failures / file.name)
-        said = said or _Record(changed_at, "", "")
-        return _failure(scenario, file, said)
+            said = _said(self.place.failures / file.name)
+        return Failure(scenario=scenario, file=str(file), **(said or {"found_at": changed_at}))
 
 
-def _failure(scenario: Scenario, file: Path, said: _Record) -> Failure:
-    from squall.sim.scenarios.failure import Failure
-
-    return Failure(
-        scenario=scenario,
-        file=str(file),
-        found_at=said.found_at,
-        found_by=said.found_by,
-        text=said.text,
-        count=said.times,
-        why=said.why,
-        marks=dict(said.marks),
-    )
+def _said(file: Path) -> dict[str, Any] | None:
+    """What was written down, if it was, and can be read."""
+    try:
+        said = json.loads(file.read_text(encoding="utf-8"))
+        marks = {int(event): str(what) for event, what in said["marks"].items()}
+        return {"marks": marks, **{name: kind(said[name]) for name, kind in _SAID.items()}}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
-def _record_of(failure: Failure) -> _Record:
-    found = failure.found_at, failure.found_by, failure.text, failure.count
-    return _Record(*found, failure.why, failure.marks)
+def _note(failure: Failure) -> None:
+    """Raises OSError."""
+    said = {name: getattr(failure, name) for name in (*_SAID, "marks")}
+    file = Path(failure.file)
+    write_synced(Place(file.parent.parent).failures / file.name, json.dumps(said, indent=1) + "\n")
 
 
 def explain(failure: Failure, why: str, marks: Mapping[int, str]) -> None:
     """Write down what decided a failure that is kept: the lines of ``squall why``, and the events of its run that
     these are about. Raises StoreError."""
     failure.why, failure.marks = why, dict(marks)
-    place = Place(Path(failure.file).parent.parent)
     try:
-        _record_of(failure).write(place.failures / Path(failure.file).name)
+        _note(failure)
     except OSError as error:
-        raise StoreError(f"{place.folder}: {error.strerror or error}") from None
+        folder = Path(failure.file).parent.parent
+        raise StoreError(f"{folder}: {error.strerror or error}") from None
 
 
 def _is_of(scenario: Scenario, what: str) -> bool:

@@ -12,21 +12,20 @@ nothing of the rate, since nobody knows whether the bug was there.
 from __future__ import annotations
 
 import json
-import secrets
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import count, islice
-from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from squall.sim.faults.file import plan_to_json
 from squall.sim.names import GROUPS, MAX_SEED
 from squall.sim.scenarios.engines import ENGINES
-from squall.sim.scenarios.store import Place, default_place, write_synced
+from squall.sim.scenarios.records import Record, Records
+from squall.sim.scenarios.store import Place
 from squall.sim.search.campaign import Campaign, Found, run_campaign
 from squall.sim.search.covers import Seed, stamp
 from squall.sim.search.draw import Settings
@@ -34,6 +33,8 @@ from squall.sim.search.findability import Confidence, Sample
 from squall.sim.search.judge import Verdict
 from squall.sim.search.schedules import Rescheduled, rescheduled
 
+#: the folder of the store
+CAMPAIGNS = "campaigns"
 #: kinds of scenarios that are like each other: those of a campaign's own seeds, of its cover on the
 #: schedule that its first seed numbers, and of one program on other schedules
 SEEDS, COVER, SCHEDULES = "seeds", "cover", "schedules"
@@ -48,11 +49,7 @@ Key = tuple[str | None, str | None]
 _Count = Annotated[int, Field(ge=0, le=MAX_SEED)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
-
-
-class Kept(_Strict):
+class Kept(Record):
     """One failure of a campaign: the property and what broke, its ``source`` (``712`` or ``712@3``),
     the name of its scenario in the store, and in how many scenarios of each kind it was found."""
 
@@ -83,7 +80,7 @@ class Kept(_Strict):
         return None if found is None else found.schedule
 
 
-class Judged(_Strict):
+class Judged(Record):
     """One campaign that failed: ``scenarios`` seeds from ``first`` on, and ``cover`` of its cover."""
 
     version: Annotated[int, Field(ge=1, le=1)] = 1
@@ -99,13 +96,6 @@ class Judged(_Strict):
     @property
     def seeds(self) -> range:
         return range(self.first, self.first + self.scenarios)
-
-    def save(self, place: Place | None = None) -> None:
-        """Raises OSError."""
-        folder = _folder(place)
-        folder.mkdir(parents=True, exist_ok=True)
-        file = folder / f"{self.found_at:.0f}-{secrets.token_hex(4)}.json"
-        write_synced(file, json.dumps(self.model_dump()) + "\n")
 
 
 @dataclass
@@ -162,13 +152,7 @@ class Evidence:
 
 def kept(place: Place | None = None) -> list[Judged]:
     """Every campaign that failed and can be read, the last one first."""
-    found = []
-    folder = _folder(place)
-    for file in sorted(folder.glob("*.json")) if folder.is_dir() else []:
-        try:
-            found.append(Judged.model_validate_json(file.read_text(encoding="utf-8")))
-        except (OSError, UnicodeDecodeError, ValidationError):
-            continue
+    found = Records(CAMPAIGNS, Judged, place).all().values()
     return sorted(found, key=lambda each: each.found_at, reverse=True)
 
 
@@ -216,7 +200,7 @@ def keep(campaign: Campaign, seeds: range, settings: Settings, *, jobs: int = 1)
         cover=campaign.cover,
         failures=tuple(failures),
     )
-    judged.save()
+    Records(CAMPAIGNS, Judged).put(judged)
 
 
 def schedules_of(seed: int, but: int | None) -> Iterator[Rescheduled]:
@@ -245,10 +229,6 @@ def _on_other_schedules(key: Key, found: Found, settings: Settings, jobs: int) -
         on_verdict=add,
     )
     return Sample(failing, played.cover)
-
-
-def _folder(place: Place | None) -> Path:
-    return (place or default_place()).campaigns
 
 
 def _overlap(one: range, other: range) -> bool:

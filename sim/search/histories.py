@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-import secrets
-import time
 from pathlib import Path
 from typing import NamedTuple
 
-from squall.model.coverage.history import History, HistoryError, history_of, load_history
-from squall.sim.scenarios.store import Place, StoreError, default_place, write_synced
+from squall.model.coverage.history import History, history_of
+from squall.sim.scenarios.records import Records
+from squall.sim.scenarios.store import Place
 from squall.sim.search.campaign import Campaign
 
+_FOLDER = "coverage"
 _NAME = re.compile(r"[0-9]{1,12}-[0-9a-f]{8}")
 
 
@@ -31,28 +31,14 @@ def history(campaign: Campaign, title: str) -> History:
 
 def keep_history(campaign: Campaign, title: str) -> Path:
     """Write down what a campaign has seen. Raises OSError."""
-    folder = default_place().coverage
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{time.time():.0f}-{secrets.token_hex(4)}.json"
-    write_synced(file, history(campaign, title).text())
-    return file
+    return Records(_FOLDER, History).put(history(campaign, title))
 
 
 def kept_histories(place: Place | None = None) -> list[KeptHistory]:
-    """All that can be read, the latest first. Raises StoreError."""
-    folder = (place or default_place()).coverage
-    found = []
-    try:
-        files = list(folder.iterdir()) if folder.is_dir() else []
-        for file in files:
-            inside = file.resolve().is_relative_to(folder.resolve())
-            if file.suffix != ".json" or not _NAME.fullmatch(file.stem) or not inside:
-                continue
-            try:
-                known = load_history(file.read_text(encoding="utf-8"))
-            except (HistoryError, UnicodeDecodeError):
-                continue
-            found.append(KeptHistory(file.stem, float(file.stem.partition("-")[0]), known))
-    except OSError as error:
-        raise StoreError(f"{folder}: {error.strerror or error}") from None
+    """All that can be read, the latest first."""
+    found = [
+        KeptHistory(name, float(name.partition("-")[0]), known)
+        for name, known in Records(_FOLDER, History, place).all().items()
+        if _NAME.fullmatch(name)
+    ]
     return sorted(found, key=lambda each: (-each.at, each.name))

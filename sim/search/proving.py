@@ -13,14 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import count, islice
-from pathlib import Path
 from typing import Annotated
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from squall.real.own_files import PACKAGE
-from squall.sim.scenarios.store import default_place, write_synced
+from squall.sim.scenarios.records import Record, Records
 from squall.sim.search.campaign import Campaign
 from squall.sim.search.covers import cover_for
 from squall.sim.search.draw import Settings
@@ -37,6 +36,8 @@ from squall.sim.search.findability import Confidence, Sample
 from squall.sim.search.judge import Source, Verdict
 from squall.sim.search.schedules import Rescheduled
 
+#: the folder of the store
+_FOLDER = "proofs"
 #: unless only seeds have shown it, one scenario in so many is of a fresh seed all the same
 _FRESH = 4
 
@@ -45,10 +46,8 @@ class UnknownError(LookupError):
     """Nothing is known of how often a seed's failure was found."""
 
 
-class _Played(BaseModel):
-    """The file of a proof: what was played, and of which code."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+class _Played(Record):
+    """What was played for a proof, and of which code."""
 
     code: str
     clean: dict[str, Annotated[int, Field(ge=0)]]
@@ -132,33 +131,28 @@ class Proof:
     # -- on disk ----------------------------------------------------------------------------------
 
     @property
-    def file(self) -> Path:
-        """Where what was played is kept."""
+    def _name(self) -> str:
+        """What it is called where it is kept."""
         said = json.dumps(
             (str(self.source), settings_name(self.settings), self.found, self.fresh, self.tried)
         )
-        return default_place().proofs / f"{blake2b(said.encode(), digest_size=8).hexdigest()}.json"
+        return blake2b(said.encode(), digest_size=8).hexdigest()
 
     def resume(self) -> bool:
         """Go on with what was played before, if the code is the same. Whether there was any."""
-        try:
-            played = _Played.model_validate_json(self.file.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, ValidationError):
-            return False
-        if played.code != code_stamp():
+        played = Records(_FOLDER, _Played).get(self._name)
+        if played is None or played.code != code_stamp():
             return False
         self.clean |= played.clean
         return True
 
     def keep(self) -> None:
         """Write down what was played. Raises OSError."""
-        played = _Played(code=code_stamp(), clean=self.clean)
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        write_synced(self.file, json.dumps(played.model_dump()) + "\n")
+        Records(_FOLDER, _Played).put(_Played(code=code_stamp(), clean=self.clean), self._name)
 
     def forget(self) -> None:
         """It has failed: what was played says nothing of the next fix. Raises OSError."""
-        self.file.unlink(missing_ok=True)
+        Records(_FOLDER, _Played).drop(self._name)
 
 
 def proof_of(source: int | Rescheduled, settings: Settings, given: Sample | None = None) -> Proof:

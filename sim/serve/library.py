@@ -28,11 +28,11 @@ class Library:
         return [kept for kept in self._all() if not kept.failed]
 
     def histories(self) -> list[KeptHistory]:
-        """What campaigns have seen, the latest first. Raises StoreError."""
+        """What campaigns have seen, the latest first."""
         return kept_histories(self.place)
 
     def history(self, name: str) -> KeptHistory | None:
-        """One of them by its name. Raises StoreError."""
+        """One of them by its name."""
         return next((kept for kept in self.histories() if kept.name == name), None)
 
     def find(self, name: str) -> Path | None:

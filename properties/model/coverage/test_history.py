@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from squall.model.coverage.behaviour import SETS, pairs_of, set_of
 from squall.model.coverage.growth import Seen
-from squall.model.coverage.history import HistoryError, history_of, load_history
+from squall.model.coverage.history import History, history_of
 
 #: facts of one set, by small numbers
 FACTS = sorted(pairs_of([f"feature {number}" for number in range(9)]))
@@ -41,7 +42,7 @@ def test_it_says_what_was_seen_by_when(
         if first is not None:
             assert name in scenarios[first - 1][1]
             assert not any(name in each for _, each in scenarios[: first - 1])
-    assert load_history(history.text()) == history
+    assert History.model_validate_json(history.model_dump_json()) == history
 
 
 def test_growth_by_default_is_told_at_round_numbers() -> None:
@@ -70,5 +71,7 @@ def test_growth_by_default_is_told_at_round_numbers() -> None:
     ],
 )
 def test_a_text_that_is_no_history_is_told_why(text: str, problem: str) -> None:
-    with pytest.raises(HistoryError, match=problem):
-        load_history(text)
+    with pytest.raises(ValidationError) as refusal:
+        History.model_validate_json(text)
+    first = refusal.value.errors()[0]
+    assert problem in f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

@@ -12,11 +12,10 @@ import pytest
 from squall.model.coverage.behaviour import SETS
 from squall.properties.sim.campaigns.test_store import PLAN, filled, made_up
 from squall.properties.support.postgresql import Server
-from squall.sim.campaigns import overview
 from squall.sim.campaigns.address import Address
-from squall.sim.campaigns.merge import merge
 from squall.sim.campaigns.reading import open_store
-from squall.sim.campaigns.store import CampaignStore
+from squall.sim.campaigns.status import speed, status_of, workers
+from squall.sim.campaigns.store import CampaignStore, merge
 from squall.sim.campaigns.tables import CANARY, TRIAGE
 
 #: one fact of each set
@@ -50,29 +49,25 @@ def test_sums(tmp_path: Path, request: pytest.FixtureRequest, on_server: bool) -
         place = Address.read(server.url(request.getfixturevalue("database")))
     before = time.time()
     store = watched(place)
-    fast, slow = overview.workers(store)
+    fast, slow = workers(store)
     assert (fast.host, fast.name, slow.name) == ("here", "fast", "slow")
-    assert (fast.leases, fast.seconds, slow.leases, slow.seconds) == (9, 9.0, 9, 18.0)
-    assert (fast.scenarios + slow.scenarios, fast.failed + slow.failed) == store.counts()[:2]
-    ends = overview.finished(store)
-    assert ends is not None
-    assert before <= ends[0] <= fast.last <= ends[1] <= time.time()
-    (driver,) = overview.drivers(store)
-    assert driver[:4] == (0, 1, socket.gethostname(), os.getpid())
-    speed = overview.speed(store, 10)
-    assert len(speed) == 10
-    assert speed[-1][0] == pytest.approx(ends[1])
-    span = (ends[1] - ends[0]) / 10
-    assert sum(rate * span for _, rate in speed) == pytest.approx(42)
-    names = [part.name for part in PLAN.parts]
-    seen = overview.facts(store)
-    assert sorted(seen) == sorted(names)
-    assert seen[names[-1]] == dict.fromkeys(SETS, 1)
-    assert sum(seen[names[0]].values()) == len(FACTS)
-    assert all(
-        list(each) == ["a call after its owner has left"]
-        for each in overview.situations(store).values()
-    )
+    assert (fast.leases, slow.leases) == (9, 9)
+    assert fast.per_second == pytest.approx(fast.scenarios / 9)
+    assert slow.per_second == pytest.approx(slow.scenarios / 18)
+    assert fast.scenarios + slow.scenarios == store.counts()[0]
+    ((first, last),) = store.ask("SELECT min(finished), max(finished) FROM lease")
+    assert before <= first <= fast.last <= last <= time.time()
+    asked = "SELECT number, shares, host, pid FROM share"
+    assert store.ask(asked) == [(0, 1, socket.gethostname(), os.getpid())]
+    curve = speed(store, 10)
+    assert len(curve) == 10
+    assert curve[-1][0] == pytest.approx(last)
+    span = (last - first) / 10
+    assert sum(rate * span for _, rate in curve) == pytest.approx(42)
+    parts = status_of(store).parts
+    assert [part.name for part in parts] == [part.name for part in PLAN.parts]
+    assert (parts[0].facts, parts[-1].facts) == (len(FACTS), len(FACTS))
+    assert {part.reached for part in parts} == {1}
     store.close()
 
 

@@ -98,7 +98,7 @@ def test_a_folder_is_written_whole_or_not_at_all(
     store = filled(tmp_path / "db")
     rows = Reading.rows
 
-    def interrupted(self: Reading, table: object):  # type: ignore[no-untyped-def]
+    def interrupted(self: Reading, table: object, part: str):  # type: ignore[no-untyped-def]
         yield next(rows(self, table))  # type: ignore[arg-type]
         raise KeyboardInterrupt
 

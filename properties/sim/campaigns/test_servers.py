@@ -8,20 +8,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Timer
+from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event
-from sqlalchemy.engine import Engine
 
 from squall.properties.sim.campaigns.test_store import PLAN, filled, made_up
 from squall.properties.support.cut_network import CutNetwork
 from squall.properties.support.postgresql import Server
 from squall.properties.support.waiting import wait_for
 from squall.sim.campaigns.address import Address
+from squall.sim.campaigns.database import Asked
 from squall.sim.campaigns.parts import Part
 from squall.sim.campaigns.plan import Plan
 from squall.sim.campaigns.reading import open_store
@@ -169,8 +169,23 @@ def _take_and_die(connection: object, address: Address) -> None:
     done = list(made_up(PLAN))
     store = CampaignStore(address, PLAN.said(), resume=False)
     store.take(done[:1])
-    event.listen(Engine, "commit", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-    store.take(done[1:])
+    with before_commits(lambda: os.kill(os.getpid(), signal.SIGKILL)):
+        store.take(done[1:])
+
+
+@contextmanager
+def before_commits(does: Callable[[], object]) -> Iterator[None]:
+    """Meanwhile it is called before the end of each transaction."""
+
+    def ask(asked: Asked, command: str, *values: object) -> list[tuple[Any, ...]]:
+        if command == "COMMIT":
+            does()
+        return original(asked, command, *values)
+
+    original = Asked.ask
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Asked, "ask", ask)
+        yield
 
 
 def _again(address: Address) -> CampaignStore:
@@ -205,16 +220,13 @@ def test_a_network_that_is_cut_when_all_is_taken(
     store = CampaignStore(address, PLAN.said(), resume=False, tell=said.append)
     done = list(made_up(PLAN))
 
-    def keep_the_answer(connection: Connection) -> None:
+    def keep_the_answer() -> None:
         if not said:
             network.keep_answers()
             Timer(1.0, lambda: (network.cut(), network.mend())).start()
 
-    event.listen(Engine, "commit", keep_the_answer)
-    try:
+    with before_commits(keep_the_answer):
         assert store.take(done) == done
-    finally:
-        event.remove(Engine, "commit", keep_the_answer)
     assert len(said) == 2
     assert store.counts()[0] == 42
     assert store.take(done) == []

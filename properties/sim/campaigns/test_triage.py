@@ -17,9 +17,8 @@ from squall.sim.campaigns.lease import Row, judged
 from squall.sim.campaigns.parts import Part
 from squall.sim.campaigns.parts.diff import DIFFERENCE, differences
 from squall.sim.campaigns.plan import Plan
-from squall.sim.campaigns.showing import shown
 from squall.sim.campaigns.store import CampaignStore
-from squall.sim.campaigns.triage import Task, Triaged, same, triage
+from squall.sim.campaigns.triage import Task, Triage, same, shown
 from squall.sim.cli.main import main as run_command
 from squall.sim.scenario import Expected
 from squall.sim.scenarios.file import load_scenario
@@ -44,26 +43,25 @@ def fields(one):
     return {name: getattr(one, name) for name in one.__dataclass_fields__}
 
 
+def triage(tasks, seconds):
+    done = []
+    work = Triage(seconds=seconds, on_done=done.append)
+    for task in tasks:
+        work.add(task)
+    work.finish(2)
+    work.close()
+    return done
+
+
 def test_a_kind_is_made_small_and_what_does_not_show_is_told():
-    done: dict[str, Triaged] = {}
-
-    def take(each):
-        done[each.key[0]] = each
-
-    triage(
-        [Task(KEY, scenario(), shrink=True), Task(("rrefs", "something else", ""), scenario())],
-        jobs=2,
-        seconds=5.0,
-        on_done=take,
-    )
+    tasks = Task(KEY, scenario(), shrink=True), Task(("rrefs", "something else", ""), scenario())
+    done = {each.key[0]: each for each in triage(tasks, 5.0)}
     small = done[KEY[0]]
     assert small.shows is True
     assert small.scenario is not None
     assert small.scenario.operations < scenario().operations
     assert (small.scenario.expected.property, small.scenario.expected.what) == KEY[:2]
-    assert small.place
     assert small.events
-    assert small.place == KEY[2]
     other = done["rrefs"]
     assert (other.shows, other.scenario) == (False, None)
     assert same({KEY: small.scenario, ("rrefs", "x", ""): small.scenario}) == {
@@ -110,27 +108,6 @@ def test_a_failure_that_comes_back_is_a_regression(campaign, monkeypatch):
         assert [version["shows"] for version in failure["versions"]] == [True, False, True]
         # whoever goes on is told so again
         assert campaign("--store", "3", "--no-shrink", "--resume", code=1)["failures"] == [failure]
-
-
-def test_what_an_older_squall_remembers_is_that_of_all_places(campaign, monkeypatch):
-    with MUTANTS[BUG].apply():
-        campaign("--store", "1", "--no-shrink", code=1)
-    (file,) = Path(".squall/known").glob("*.json")
-    told = json.loads(file.read_text(encoding="utf-8"))
-    assert told.pop("place") == KEY[2]
-    (seen,) = told["versions"]
-    told["versions"] = [seen | {"code": "mended", "shows": False}]
-    file.unlink()
-    before = Path(".squall/known/0123456789abcdef.json")
-    before.write_text(json.dumps(told), encoding="utf-8")
-    monkeypatch.setattr("squall.sim.search.proving.code_stamp", lambda: "worse")
-    with MUTANTS[BUG].apply():
-        (failure,) = campaign("--store", "2", "--no-shrink", code=1)["failures"]
-    assert failure["regression"]["code"] == "mended"
-    assert [version["code"] for version in failure["versions"]] == ["mended", "worse"]
-    with MUTANTS[BUG].apply():  # whose other seed shows it nowhere
-        report = campaign("--store", "3", "--seeds", "1:2", "--no-shrink", code=1)
-    assert [back["place"] for back in report["regressions"]] == [None]
 
 
 def test_what_other_seeds_have_shown_is_looked_for_again(campaign, monkeypatch):
@@ -242,10 +219,9 @@ def test_a_difference_between_the_engines_is_made_small(compiled_engine):
     close_zygotes()  # copies of this process would share it
     assert found
     key = (DIFFERENCE, *found[0])
-    done = []
-    triage([Task(key, whole, shrink=True), Task(key, first)], seconds=10.0, on_done=done.append)
+    done = triage([Task(key, whole, shrink=True), Task(key, first)], 10.0)
     small, holds = sorted(done, key=lambda each: not each.shows)
-    assert (small.shows, small.place, holds.shows) == (True, key[2], False)
+    assert (small.shows, holds.shows) == (True, False)
     assert small.scenario.operations < whole.operations
     assert shown(small.scenario, key) is not None
     assert small.scenario.expected.property is None, "a replay of one engine shows nothing"

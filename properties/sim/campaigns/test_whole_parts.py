@@ -13,7 +13,7 @@ from squall.sim.campaigns.file import load_plan
 from squall.sim.campaigns.parts import Part, Saved, part_of
 from squall.sim.campaigns.parts.saved import saved_in
 from squall.sim.campaigns.row import Row
-from squall.sim.campaigns.showing import shown
+from squall.sim.campaigns.triage import shown
 from squall.sim.scenarios.file import dump_scenario, load_scenario
 from squall.sim.search.mutants.families import MUTANTS
 

@@ -7,8 +7,9 @@ import json
 import pytest
 
 from squall.properties.support.commands import squall
-from squall.sim.explore.enumeration import BoundsError, programs, read_bounds
-from squall.sim.explore.every_program import Totals, every_program, explore_every
+from squall.sim.cli.reports.explored_programs import Totals
+from squall.sim.explore.campaign import parts
+from squall.sim.explore.enumeration import BoundsError, programs, read_bounds, scenarios
 from squall.sim.explore.execution import How
 from squall.sim.explore.search import Budget
 
@@ -33,9 +34,9 @@ def test_there_are_so_many_programs(expression: str, count: int) -> None:
 
 def test_programs_of_one_call_have_so_many_behaviours() -> None:
     totals = Totals()
-    chosen = every_program(read_bounds("workers<=2, calls<=1"))
-    for program, explored in explore_every(chosen, How("message", ordered=False), Budget()):
-        totals.add(program.text, explored)
+    chosen = scenarios(read_bounds("workers<=2, calls<=1"))
+    for text, scenario in chosen:
+        totals.add(text, list(parts(scenario, How("message", ordered=False), Budget())))
     assert (totals.programs, totals.exhausted, totals.failed) == (4, 4, 0)
     assert (totals.complete, totals.classes, totals.pruned) == (262, 262, 0)
     assert totals.states == 4 and not totals.several

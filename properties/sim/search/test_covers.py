@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from squall.properties.support.commands import ROOT, squall
 from squall.sim.names import PROFILES
 from squall.sim.search.campaign import Campaign, before
-from squall.sim.search.covering import LONG, Covering
+from squall.sim.search.covering import LONG, Collector, Covering, Shown, distilled
 from squall.sim.search.covers import (
     SHARE,
     Cover,
@@ -24,7 +24,6 @@ from squall.sim.search.covers import (
     shipped,
     stamp,
 )
-from squall.sim.search.distil import Collector, Shown, distilled
 from squall.sim.search.draw import Settings, settings_of
 from squall.sim.search.judge import judge, judge_all
 from squall.sim.search.mutants.families import MUTANTS

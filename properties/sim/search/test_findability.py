@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from squall.properties.support.commands import ROOT, python, squall
+from squall.sim.scenarios.records import Records
 from squall.sim.search.campaign import before, run_campaign
 from squall.sim.search.draw import Settings
 from squall.sim.search.evidence import COVER, SCHEDULES, SEEDS, Evidence, Judged, Kept, keep
@@ -174,7 +175,7 @@ def test_campaigns_over_the_same_seeds_count_once(store: Path) -> None:
     from squall.sim.search.evidence import settings_name
 
     for number, (first, scenarios) in enumerate([(0, 100), (50, 100), (400, 50)]):
-        Judged(
+        judged = Judged(
             found_at=float(number),
             settings=settings_name(Settings()),
             generator=stamp(""),
@@ -183,7 +184,8 @@ def test_campaigns_over_the_same_seeds_count_once(store: Path) -> None:
             scenarios=scenarios,
             cover=0,
             failures=(failure,),
-        ).save()
+        )
+        Records("campaigns", Judged).put(judged)
     (store / "campaigns" / "broken.json").write_text("{", encoding="utf-8")
     (evidence,) = Evidence.of(Settings())
     assert evidence.found[SEEDS] == Sample(4, 150)

@@ -118,13 +118,13 @@ def test_it_lists_failures_and_runs(server: Server) -> None:
 
 def test_it_shows_where_a_campaign_has_been(server: Server) -> None:
     assert "Campaigns" not in ask(server, "/")[1]
-    folder = server.library.place.coverage
+    folder = server.library.place.folder / "coverage"
     folder.mkdir()
     seen = Seen()
     seen.add(sorted(pairs_of(["a", "b"])), ["a crash during a pass"])
     times = {"a crash during a pass": 1, "a pause during a pass": 0}
     history = history_of(seen, times, {"seeds": 1}, "seeds <0:1>")
-    (folder / "17-0123abcd.json").write_text(history.text(), encoding="utf-8")
+    (folder / "17-0123abcd.json").write_text(history.model_dump_json(), encoding="utf-8")
     (folder / "18-0123abcd.json").write_text("{", encoding="utf-8")
     (folder / "19-0123abcd.json").symlink_to(server.library.place.folder.parent / "secret.json")
     page = ask(server, "/")[1]

@@ -15,8 +15,7 @@ from squall.sim.campaigns.parts.part import Alive, Part
 from squall.sim.campaigns.row import Row, failed_row
 from squall.sim.explore.campaign import Part as Explored
 from squall.sim.explore.campaign import parts
-from squall.sim.explore.enumeration import read_bounds
-from squall.sim.explore.every_program import Program, every_program
+from squall.sim.explore.enumeration import read_bounds, scenarios
 from squall.sim.explore.execution import How
 from squall.sim.explore.search import Budget
 from squall.sim.scenario import Scenario
@@ -54,11 +53,11 @@ class Exploration(Part):
             yield self._row(number, alive)
 
     def _row(self, number: int, alive: Alive) -> Row:
-        program = programs(self.programs)[number]
+        text, scenario = programs(self.programs)[number]
         seen = blake2b(digest_size=16)
         first, place = None, ""
         try:
-            for part in self._explored(program, alive):
+            for part in self._explored(scenario, alive):
                 seen.update(repr(_told(part)).encode())
                 if first is None and (first := _violation(part, self.executions)) is not None:
                     place = _place(part, first)
@@ -67,11 +66,11 @@ class Exploration(Part):
         if first is None:
             return Row(number, digest=seen.hexdigest())
         row = failed_row(number, first, seen.hexdigest())
-        return row._replace(text=f"{row.text} ({program.text})", place=place)
+        return row._replace(text=f"{row.text} ({text})", place=place)
 
-    def _explored(self, program: Program, alive: Alive) -> Iterator[Explored]:
+    def _explored(self, scenario: Scenario, alive: Alive) -> Iterator[Explored]:
         return parts(
-            program.scenario,
+            scenario,
             How(self.grain),
             Budget(self.executions),
             one_fault=self.one_fault,
@@ -82,7 +81,7 @@ class Exploration(Part):
         """The order in which it shows, which is looked for again."""
         if row.property == EXPLORED:
             return None
-        for part in self._explored(programs(self.programs)[row.seed], lambda: None):
+        for part in self._explored(programs(self.programs)[row.seed][1], lambda: None):
             for found, scenario in part.counterexamples():
                 if (found.violation.property, found.violation.what) == (row.property, row.what):
                     return scenario
@@ -100,9 +99,9 @@ class Exploration(Part):
 
 
 @cache
-def programs(bounds: str) -> list[Program]:
+def programs(bounds: str) -> list[tuple[str, Scenario]]:
     """Those within the bounds. Raises BoundsError."""
-    return every_program(read_bounds(bounds))
+    return scenarios(read_bounds(bounds))
 
 
 def _told(part: Explored) -> tuple[object, ...]:

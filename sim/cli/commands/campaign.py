@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
@@ -23,7 +21,6 @@ from squall.sim.cli.campaign_place import (
     WorkerMemory,
 )
 from squall.sim.cli.engine import ready
-from squall.sim.cli.exits import INTERRUPTED, exit_code
 from squall.sim.cli.options import (
     Engine,
     JobsOfPlace,
@@ -165,7 +162,9 @@ def campaign(
             export_store(Address.read(store or "campaign.sqlite"), export, json=json)
             return
         if merge:
-            _check_merge(named, [*played, ("--index", index), ("--of", of)])
+            if not named:
+                raise BadInput("FILE", "", "expected the stores that are to be merged")
+            _check_alone("--merge", [*played, ("--index", index), ("--of", of)])
             into = Address.read(store or "campaign.sqlite")
             interrupted = _merge(named, into, resume, json)
         else:
@@ -191,7 +190,7 @@ def _play(
     from squall.sim.campaigns.address import CampaignStoreError
     from squall.sim.campaigns.driver import drive
     from squall.sim.campaigns.store import CampaignStore
-    from squall.sim.cli.reports.kept_campaign import Telling
+    from squall.sim.cli.reports.kept_campaign import Telling, report
     from squall.sim.cli.reports.triaging import Triaging
 
     for engine in dict.fromkeys(each for part in plan.parts for each in part.engines):
@@ -218,7 +217,7 @@ def _play(
     finally:
         triaging.close()
     try:
-        return _report(telling, json=json, interrupted=interrupted)
+        return report(telling, json=json, interrupted=interrupted)
     except CampaignStoreError:
         if interrupted:
             raise KeyboardInterrupt from None
@@ -226,31 +225,14 @@ def _play(
 
 
 def _merge(files: list[Path], into: Address, resume: bool, json: bool) -> int:
-    from squall.sim.campaigns.merge import merge
+    from squall.sim.campaigns.store import merge
 
     store, plan = merge(files, into, resume=resume)
-    from squall.sim.cli.reports.kept_campaign import Telling
+    from squall.sim.cli.reports.kept_campaign import Telling, report
 
     with Telling(plan, store, jobs=1, on=None) as telling:
         pass
-    return _report(telling, json=json, interrupted=False)
-
-
-def _report(telling: object, *, json: bool, interrupted: bool) -> int:
-    from squall.sim.cli.reports.kept_campaign import Report, Telling
-
-    assert isinstance(telling, Telling)
-    report = Report(telling, interrupted=interrupted)
-    if json:
-        typer.echo(report.to_json())
-    else:
-        report.print(Console())
-    telling.store.close()
-    if interrupted:
-        return INTERRUPTED
-    if report.missing is not None:
-        sys.stderr.write(f"squall: {report.missing}\n")
-    return exit_code(good=report.good, unchecked=report.missing)
+    return report(telling, json=json, interrupted=False)
 
 
 def _plan(
@@ -262,9 +244,15 @@ def _plan(
 ) -> Plan:
     """What a file or the options describe. Raises BadInput."""
     if not files:
-        return _plan_of_seeds(
-            parsers.seeds(DEFAULT_SEEDS) if seeds is None else seeds, faults, engine
-        )
+        from squall.sim.campaigns.plan import MOST, Plan
+
+        wanted = parsers.seeds(DEFAULT_SEEDS) if seeds is None else seeds
+        if wanted.stop > MOST:
+            text = f"{wanted.start}:{wanted.stop}"
+            raise BadInput("--seeds", text, f"expected seeds up to {MOST}, got {text!r}")
+        from squall.sim.campaigns.parts import Part
+
+        return Plan((Part(faults or "plain", wanted, faults, engine),))
     file, *more = files
     if more:
         raise BadInput("FILE", str(more[0]), f"expected one campaign.toml, got {more[0]} as well")
@@ -281,17 +269,6 @@ def _plan(
         raise BadInput("FILE", str(file), str(error)) from None
 
 
-def _plan_of_seeds(wanted: range, faults: Profile | None, engine: EngineName) -> Plan:
-    from squall.sim.campaigns.plan import MOST, Plan
-
-    if wanted.stop > MOST:
-        text = f"{wanted.start}:{wanted.stop}"
-        raise BadInput("--seeds", text, f"expected seeds up to {MOST}, got {text!r}")
-    from squall.sim.campaigns.parts import Part
-
-    return Plan((Part(faults or "plain", wanted, faults, engine),))
-
-
 def _share(index: int | None, of: int | None) -> tuple[int, int]:
     """The share that the options, or else the environment, name: which, of how many. Raises BadInput."""
     names = ("--index", "--of")
@@ -299,8 +276,10 @@ def _share(index: int | None, of: int | None) -> tuple[int, int]:
         names = (INDEX_VARIABLE, OF_VARIABLE)
         said = [os.environ.get(name) for name in names]
         if said[1] is not None:  # the index alone is told to every pod of any indexed Job
-            index = None if said[0] is None else _number(names[0], 0, said[0])
-            of = _number(names[1], 1, said[1])
+            index, of = (
+                None if text is None else parsers.integer(name, least, MAX_SHARES)(text)
+                for least, (name, text) in enumerate(zip(names, said, strict=True))
+            )
     if index is None and of is None:
         return 0, 1
     if index is None or of is None:
@@ -309,17 +288,6 @@ def _share(index: int | None, of: int | None) -> tuple[int, int]:
     if index >= of:
         raise BadInput(names[0], str(index), f"expected an index from 0 to {of - 1}, got {index}")
     return index, of
-
-
-def _number(name: str, least: int, text: str) -> int:
-    return parsers.integer(name, least, MAX_SHARES)(text)
-
-
-def _check_merge(files: list[Path], given: list[tuple[str, object]]) -> None:
-    """Raises BadInput for what a merge is not made with."""
-    if not files:
-        raise BadInput("FILE", "", "expected the stores that are to be merged")
-    _check_alone("--merge", given)
 
 
 def _check_alone(option: str, given: list[tuple[str, object]]) -> None:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import track
+from rich.progress import BarColumn, MofNCompleteColumn
 from rich.table import Table
 from rich.text import Text
 
 from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.bar import Bar
 from squall.sim.cli.exits import FAILED, INTERRUPTED
 from squall.sim.cli.options import Jobs, Json, merge_option, output_option
 
@@ -129,25 +130,19 @@ def _minimised(files: list[Path], output: Path | None, jobs: int) -> list[Named]
 
 
 def _minimal(cover: Cover, jobs: int) -> Cover:
-    from squall.sim.search.covers import stamp
-    from squall.sim.search.distil import Collector
+    from squall.sim.search.covering import Collector
     from squall.sim.search.draw import settings_of
     from squall.sim.search.judge import judge_all
     from squall.sim.world import interrupts
 
     settings = settings_of(cover.profile)._replace(stats=True)
     collector = Collector()
-    console = Console(file=sys.stderr)
+    name = cover.profile or "plain"
+    bar = Bar(name, BarColumn(), MofNCompleteColumn(), total=len(cover.seeds))
     try:
-        with interrupts.heard():
-            for verdict in track(
-                judge_all(cover.seeds, settings, jobs=jobs),
-                cover.profile or "plain",
-                len(cover.seeds),
-                console=console,
-                transient=True,
-                disable=not console.is_terminal,
-            ):
+        with interrupts.heard(), bar:
+            for verdict in judge_all(cover.seeds, settings, jobs=jobs):
+                bar.say(advance=1)
                 if not verdict.ok:
                     seen = f"seed {verdict.seed}: {verdict.violations[0]}"
                     sys.stderr.write(f"a cover is made of sound runs alone: {seen}\n")
@@ -156,13 +151,7 @@ def _minimal(cover: Cover, jobs: int) -> Cover:
     except KeyboardInterrupt:
         sys.stderr.write("interrupted: no cover was written\n")
         raise typer.Exit(INTERRUPTED) from None
-    return cover.model_copy(
-        update={
-            "seeds": tuple(collector.seeds()),
-            "facts": collector.facts,
-            "generator": stamp(cover.profile),
-        }
-    )
+    return collector.cover(cover.profile, cover.scenarios)
 
 
 def _tell(written: list[Named], json: bool) -> None:

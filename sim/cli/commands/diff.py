@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json as json_module
-import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.bar import Bar
 from squall.sim.cli.engine import ready
 from squall.sim.cli.exits import INTERRUPTED, exit_code
 from squall.sim.cli.options import AllowUnchecked, Json, seeds_option
@@ -86,7 +86,7 @@ def diff(
     ready("torch")
     if planted is not None:
         _plant(wanted, planted, json)
-    found, interrupted = _compare_all(wanted, Console(file=sys.stderr, highlight=False))
+    found, interrupted = _compare_all(wanted)
     known = Counter(rule for comparison in found for rule in comparison.rules)
     unknown = [_unknown_json(comparison) for comparison in found if comparison.unknown]
     unchecked = _unchecked(found)
@@ -147,7 +147,7 @@ def _wanted(scenarios: list[str], seeds: range | None) -> Iterator[Scenario]:
         yield draw(seed, Settings(engine="torch"))
 
 
-def _compare_all(wanted: list[Scenario], console: Console) -> tuple[list[Comparison], bool]:
+def _compare_all(wanted: list[Scenario]) -> tuple[list[Comparison], bool]:
     from squall.sim.diff.compare import compare_engines
     from squall.sim.world import interrupts
 
@@ -158,32 +158,22 @@ def _compare_all(wanted: list[Scenario], console: Console) -> tuple[list[Compari
         interrupts.check()  # a run that has caught one shows nothing
         found.append(comparison)
 
-    return found, _each(wanted, console, take)
+    return found, _each(wanted, take)
 
 
-def _each(
-    wanted: list[Scenario], console: Console, take: Callable[[Scenario, int], object]
-) -> bool:
+def _each(wanted: list[Scenario], take: Callable[[Scenario, int], object]) -> bool:
     """Call ``take`` with every scenario, and with how many there are left, this one included.
     Whether somebody interrupted that."""
     from squall.sim.scenarios.settings import campaign_settings
     from squall.sim.stock.shared import close_zygotes
 
-    progress = Progress(
-        TextColumn("diff"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
+    columns = "diff", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    bar = Bar(*columns, total=len(wanted), ticks=True)
     try:
-        with progress, campaign_settings():
-            task = progress.add_task("diff", total=len(wanted))
+        with bar, campaign_settings():
             for number, scenario in enumerate(wanted):
                 take(scenario, len(wanted) - number)
-                progress.advance(task)
+                bar.say(advance=1)
     except KeyboardInterrupt:
         return True
     finally:
@@ -207,7 +197,7 @@ def _plant(wanted: list[Scenario], planted: int, json: bool) -> NoReturn:
         for each in plant(results, -(-(planted - tally.planted) // left)):
             tally.add(each)
 
-    interrupted = _each(wanted, Console(file=sys.stderr, highlight=False), take)
+    interrupted = _each(wanted, take)
     if json:
         told = {
             "scenarios": len(wanted),

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import SpinnerColumn, TimeElapsedColumn
 
 from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.bar import Bar
 from squall.sim.cli.every_program import explore_programs
 from squall.sim.cli.exits import FAILED, INTERRUPTED, UNCHECKED
 from squall.sim.cli.options import (
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
 
 MAX_EXECUTIONS = 10**9
 DEFAULT_EXECUTIONS = 20_000
-#: real seconds between two refreshes of the display
-_REFRESH_S = 0.25
 
 RANK = 35
 EPILOG = """\
@@ -341,36 +338,20 @@ def _all(
     return how, told
 
 
-class _Display:
-    """What is explored, on standard error, if that is a terminal."""
+class _Display(Bar):
+    """What is explored."""
 
     def __init__(self) -> None:
-        self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
-        self._progress = Progress(
+        super().__init__(
             SpinnerColumn(),
-            TextColumn("explore {task.fields[title]}"),
-            TextColumn("{task.completed:,} executions"),
-            TextColumn("{task.fields[said]}"),
+            "explore {task.fields[title]}",
+            "{task.completed:,} executions",
+            "{task.fields[said]}",
             TimeElapsedColumn(),
-            console=self._console,
-            auto_refresh=False,
-            transient=True,
-            disable=not self._console.is_terminal,
+            title="",
+            said="",
         )
-        self._task = self._progress.add_task("explore", total=None, title="", said="")
-        self._shown = 0.0
         self.title = ""
-
-    def __enter__(self) -> _Display:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def warn(self, text: str) -> None:
-        """A line above it."""
-        self._console.print(text, style="yellow", markup=False)
 
     def show(self, explored: Explored) -> None:
         said = f"{explored.per_second:,.0f}/s, about {explored.left:,.0f} left"
@@ -382,8 +363,5 @@ class _Display:
         self._show(orders.runs, "of the script")
 
     def _show(self, completed: int, said: str) -> None:
-        now = time.monotonic()
-        if now - self._shown >= _REFRESH_S:
-            self._shown = now
-            self._progress.update(self._task, completed=completed, title=self.title, said=said)
-            self._progress.refresh()
+        if self.is_due:
+            self.say(completed=completed, title=self.title, said=said)

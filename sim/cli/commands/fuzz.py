@@ -201,9 +201,14 @@ def fuzz(
         raise BadInput("--found", str(found), "expected --until-proven with it")
     if require_sometimes and faults is None:
         raise BadInput("--require-sometimes", "", "expected --faults with it: see --help")
-    from squall.sim.cli.reports.campaign import Asked, campaign_json, left_out, print_campaign
+    from squall.sim.cli.reports.campaign import (
+        Asked,
+        campaign_json,
+        left_out,
+        print_campaign,
+        tell_known,
+    )
     from squall.sim.cli.reports.confidence import told_of
-    from squall.sim.cli.reports.known import tell_known
     from squall.sim.cli.reports.playing import play
     from squall.sim.cli.reports.proving import find_proof, prove
     from squall.sim.search.findability import Sample

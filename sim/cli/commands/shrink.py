@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import SpinnerColumn, TimeElapsedColumn
 
 from squall.model.events.names import number_of
 from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.bar import Bar
 from squall.sim.cli.exits import INTERRUPTED
 from squall.sim.cli.options import (
     AllowScripts,
@@ -28,9 +27,6 @@ from squall.sim.cli.scenario import Changes, read_scenario
 if TYPE_CHECKING:
     from squall.sim.search.shrink.shrinker import Shrinker
     from squall.sim.search.why.told import Why
-
-#: real seconds between two refreshes of the display
-_REFRESH_S = 0.25
 
 RANK = 80
 EPILOG = """\
@@ -96,10 +92,9 @@ def _why(shrinker: Shrinker, seconds: float) -> Why | None:
     from squall.sim.cli.reports.why import NotFailingError, looking
     from squall.sim.library.why import WHY_S, cause_of
 
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+    with looking() as look:
         try:
-            return cause_of(shrinker.best, seconds=min(seconds, WHY_S), on_run=looking(bar))
+            return cause_of(shrinker.best, seconds=min(seconds, WHY_S), on_run=look)
         except NotFailingError:
             return None
 
@@ -122,39 +117,16 @@ def _write(shrinker: Shrinker, output: Path | None) -> str:
         raise BadInput("--output", "", f"{error}; expected a file to write to") from None
 
 
-class _Display:
-    """What the shrinker is at, on standard error, if that is a terminal."""
+class _Display(Bar):
+    """What the shrinker is at."""
 
     def __init__(self) -> None:
-        self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
-        self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("shrink"),
-            TextColumn("{task.fields[best]}"),
-            TextColumn("{task.fields[tried]}"),
-            TimeElapsedColumn(),
-            console=self._console,
-            auto_refresh=False,
-            transient=True,
-            disable=not self._console.is_terminal,
-        )
-        self._task = self._progress.add_task("shrink", total=None, best="", tried="")
-        self._shown = 0.0
-
-    def __enter__(self) -> _Display:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+        said = "{task.fields[best]}", "{task.fields[tried]}"
+        super().__init__(SpinnerColumn(), "shrink", *said, TimeElapsedColumn(), best="", tried="")
 
     def show(self, shrinker: Shrinker) -> None:
-        now = time.monotonic()
-        if now - self._shown < _REFRESH_S:
+        if not self.is_due:
             return
-        self._shown = now
         from squall.sim.search.shrink.cost import extent
 
-        best = str(extent(shrinker.best))
-        self._progress.update(self._task, best=best, tried=number_of(shrinker.tried, "run"))
-        self._progress.refresh()
+        self.say(best=str(extent(shrinker.best)), tried=number_of(shrinker.tried, "run"))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn
 
 from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.bar import Bar
 from squall.sim.cli.exits import INTERRUPTED
 from squall.sim.cli.options import (
     AllowScripts,
@@ -29,7 +29,7 @@ from squall.sim.cli.options import (
     file_option,
     output_option,
 )
-from squall.sim.cli.pictured import Bar, Spread, picture_scenario, picture_script
+from squall.sim.cli.pictured import Spread, picture_scenario, picture_script
 from squall.sim.cli.scenario import Changes, read_scenario
 from squall.sim.cli.script import ScriptRun, is_script, refuse_for_scripts
 from squall.sim.world.latency import DEFAULT_LATENCY
@@ -172,7 +172,6 @@ def timeline(
         refuse_for_scripts(what, for_a_script, args)
         field = "SEED|FILE|SCRIPT"
         scenario = read_scenario(what, changes, field=field, scripts=allow_scripts)
-    console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
     from squall.sim.cli.reports.timeline import (
         Drawing,
         print_timeline,
@@ -180,7 +179,8 @@ def timeline(
         write_files,
     )
 
-    with Bar(console) as bar:
+    columns = "{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Bar(*columns, ticks=True) as bar:
         if scenario is not None:
             spread = Spread(points, times) if odds else None
             run, found = picture_scenario(scenario, what, changes, bar, spread=spread, keep=keep)

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
@@ -171,10 +169,9 @@ def _explain(
     from squall.sim.library.why import cause_of, keep_cause
     from squall.sim.scenarios.keeping import kept_failure
 
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+    with looking() as look:
         try:
-            found = cause_of(scenario, seconds=seconds, on_run=looking(bar))
+            found = cause_of(scenario, seconds=seconds, on_run=look)
         except NotFailingError as error:
             raise BadInput("FILE|SEED|SCRIPT", what, f"{error}; expected one that fails") from None
     kept = kept_failure(scenario, what)

@@ -106,6 +106,22 @@ def left_out(asked: Asked) -> list[str]:
     return engine.left_out(NO_FAULTS if faults is None else faults.plan)
 
 
+def tell_known(campaign: Campaign) -> None:
+    """Name the rules behind each failure of a campaign on the engine ``torch``, where it is known."""
+    if campaign.engine != "torch" or not campaign.failures:
+        return
+    from squall.sim.diff.known import known_rules
+    from squall.sim.scenarios.settings import campaign_settings
+    from squall.sim.stock.shared import close_zygotes
+
+    try:
+        with campaign_settings():
+            for failure in campaign.failures.values():
+                failure.known = known_rules(failure.scenario)
+    finally:
+        close_zygotes()
+
+
 def campaign_json(campaign: Campaign, asked: Asked, told: list[Told] | None = None) -> str:
     """The object of ``squall fuzz --json``; its keys are in docs/json.md."""
     good = "ok" if campaign.unchecked is None else NOT_CHECKED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
@@ -11,11 +12,52 @@ from rich.text import Text
 from squall.model.events.names import in_words
 from squall.sim.cli.panels import print_panel, summary_table, verdict
 from squall.sim.cli.reports.explore import Told, not_covered, scenario_json
-from squall.sim.explore.every_program import Totals
+from squall.sim.explore.campaign import Part
 from squall.sim.explore.execution import How
 
 #: programs that are shown one by one
 _MOST_SHOWN = 8
+
+
+@dataclass
+class Totals:
+    """What the explorations of some programs have come to, together.
+
+    ``exhausted`` programs were run in every order; of ``failed`` ones something does not hold in
+    some execution. ``several``: those that have more than one final state without a fault, with
+    their number of states.
+    """
+
+    programs: int = 0
+    explorations: int = 0
+    exhausted: int = 0
+    failed: int = 0
+    executions: int = 0
+    complete: int = 0
+    pruned: int = 0
+    classes: int = 0
+    states: int = 0
+    largest: int = 0
+    seconds: float = 0.0
+    interrupted: bool = False
+    several: list[tuple[str, int]] = field(default_factory=list)
+
+    def add(self, text: str, explored: list[Part]) -> None:
+        """Count all explorations of a program, the first of which is without a fault."""
+        self.programs += 1
+        self.explorations += len(explored)
+        self.exhausted += all(part.explored.exhausted for part in explored)
+        self.failed += any(part.explored.failed for part in explored)
+        self.interrupted |= any(part.explored.interrupted for part in explored)
+        for each in (part.explored for part in explored):
+            for name in ("executions", "complete", "pruned", "seconds"):
+                setattr(self, name, getattr(self, name) + getattr(each, name))
+            self.classes += len(each.classes)
+            self.states += len(each.states)
+            self.largest = max(self.largest, each.executions)
+        states = len(explored[0].explored.states)
+        if states > 1:
+            self.several.append((text, states))
 
 
 def outcome(totals: Totals) -> str:

@@ -6,12 +6,12 @@ import json
 from typing import Any, NoReturn
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
+from rich.progress import BarColumn, MofNCompleteColumn
 
 from squall.model.events.names import number_of
 from squall.model.events.run import NOT_CHECKED
 from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.bar import Bar
 from squall.sim.cli.engine import ready
 from squall.sim.cli.exits import INTERRUPTED, exit_code
 from squall.sim.cli.reports.why import looking
@@ -66,16 +66,16 @@ def searched(
         else Around.plan,
         latency=None if drawn else asked.latency,
     )
-    console = Console(stderr=True)
     notes: list[str] = []
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(asked.script.name, total=len(seeds))
+    columns = "{task.description}", BarColumn(), MofNCompleteColumn()
+    bar = Bar(*columns, total=len(seeds), description=asked.script.name)
+    with bar, looking() as look:
         try:
             found = search(
                 (around.scenario(script, seed) for seed in seeds),
                 shrink_s=shrink_s,
-                on_run=lambda count: bar.update(task, completed=count),
-                on_why=looking(bar),
+                on_run=lambda count: bar.say(completed=count),
+                on_why=look,
                 on_last=lambda run: notes.extend(run.inner.hints),
             )
         except NotImplementedError as lacks:

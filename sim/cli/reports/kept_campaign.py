@@ -10,14 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -31,12 +24,11 @@ from squall.sim.campaigns.plan import Plan
 from squall.sim.campaigns.row import Key, Row
 from squall.sim.campaigns.store import CampaignStore, Kind
 from squall.sim.campaigns.told import told_lines, told_of
+from squall.sim.cli.bar import Bar
+from squall.sim.cli.exits import INTERRUPTED, exit_code
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
 from squall.sim.scenarios.failure import Failure, with_expectation
 from squall.sim.scenarios.keeping import Keeper
-
-#: real seconds between two refreshes of the progress bar
-_REFRESH_S = 0.25
 
 
 @dataclass
@@ -57,33 +49,29 @@ class Telling:
     files: dict[Key, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
-        self._keeper = Keeper(self._warn)
         self._parts = {part.name: part for part in self.plan.parts}
         self._judged, self._failed, _ = self.store.counts()
-        self._progress = Progress(
-            TextColumn("{task.description}"),
+        total = self.plan.scenarios
+        self._bar = Bar(
+            "{task.description}",
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[said]}"),
+            "{task.fields[said]}",
             TimeRemainingColumn(compact=True),
-            TextColumn("left"),
-            console=self.console,
-            auto_refresh=False,
-            transient=True,
-            disable=not self.console.is_terminal,
+            "left",
+            total=total,
+            completed=self._judged,
+            description="campaign",
+            said="",
         )
-        total = self.plan.scenarios
-        self._task = self._progress.add_task(
-            "campaign", total=total, completed=self._judged, said=""
-        )
-        self._shown = 0.0
+        self.console = self._bar.console
+        self._keeper = Keeper(self._bar.warn)
         self._bars = self._bars_of_parts() if len(self.plan.parts) > 1 else {}
 
     def _bars_of_parts(self) -> dict[str, TaskID]:
         judged = self.store.judged()
         return {
-            part.name: self._progress.add_task(
+            part.name: self._bar.add_task(
                 f"  {part.name}", total=total, completed=judged.get(part.name, 0), said=part.unit
             )
             for part, total in self.plan.counts().items()
@@ -93,42 +81,40 @@ class Telling:
         self._started = time.monotonic()
         for kind in self.store.kinds():  # of a campaign that goes on
             self.tell(kind)
-        self._progress.start()
+        self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.seconds = time.monotonic() - self._started
-        self._progress.stop()
+        self._bar.stop()
 
     def lease(self, judged: Judged) -> None:
         """What came of a lease that is on disk."""
         name = judged.lease.part.name
         self.here += len(judged.lease.seeds)
         if name in self._bars:
-            self._progress.advance(self._bars[name], len(judged.lease.seeds))
+            self._bar.advance(self._bars[name], len(judged.lease.seeds))
         for row in judged.failures:
             self._failed += 1
             self.tell(Kind(row.property, row.what, name, row.seed, row.digest, row.text, row.place))
 
     def loss(self, line: str) -> None:
         """A worker is gone."""
-        self._warn(line)
+        self._bar.warn(line)
 
     def look(self, look: Look) -> None:
         """Show how far it is."""
-        now = time.monotonic()
-        if now - self._shown < _REFRESH_S:
+        if not self._bar.is_due:
             return
-        self._shown = now
         self.jobs = max(self.jobs, look.jobs)
         here = self.here + look.under_way
         failed = f", {self._failed:,} failed" if self._failed else ""
         workers = ""
         if self.on == "ray":
             workers = f", {look.workers} worker{'' if look.workers == 1 else 's'}"
-        said = f"{here / max(now - self._started, 1e-9):,.1f}/s, {look.jobs} at a time{workers}{failed}"
-        self._progress.update(self._task, completed=self._judged + here, said=said)
-        self._progress.refresh()
+        per_second = here / max(time.monotonic() - self._started, 1e-9)
+        said = f"{per_second:,.1f}/s, {look.jobs} at a time{workers}{failed}"
+        self._bar.say(completed=self._judged + here, said=said)
 
     def tell(self, kind: Kind) -> None:
         """Keep the first scenario of a kind, and print it."""
@@ -172,9 +158,6 @@ class Telling:
         digest = kind.digest or scenario.expected.digest
         scenario = with_expectation(scenario, first, outcome="failed", digest=digest)
         return Failure(scenario=scenario, text=kind.text, found_by="campaign")
-
-    def _warn(self, text: str) -> None:
-        self.console.print(text, style="yellow", markup=False)
 
 
 class Report:
@@ -304,3 +287,18 @@ def _regression_json(each: Known) -> dict[str, Any]:
 
 def _row(kind: Kind) -> Row:
     return Row(kind.seed, kind.property, kind.what, kind.digest, text=kind.text, place=kind.place)
+
+
+def report(telling: Telling, *, json: bool, interrupted: bool) -> int:
+    """Say what came of it, and close the store. Returns the exit code."""
+    found = Report(telling, interrupted=interrupted)
+    if json:
+        print(found.to_json())
+    else:
+        found.print(Console())
+    telling.store.close()
+    if interrupted:
+        return INTERRUPTED
+    if found.missing is not None:
+        sys.stderr.write(f"squall: {found.missing}\n")
+    return exit_code(good=found.good, unchecked=found.missing)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn
 
 from squall.sim.cli.bad_input import BadInput
+from squall.sim.cli.bar import Bar
 from squall.sim.cli.reports.campaign import Asked, campaign_name, failure_line
 from squall.sim.scenarios.failure import Failure
 from squall.sim.scenarios.keeping import Keeper
@@ -20,9 +19,6 @@ from squall.sim.search.draw import Settings
 from squall.sim.search.evidence import keep
 from squall.sim.search.histories import keep_history
 from squall.sim.search.judge import Verdict
-
-#: real seconds between two refreshes of the progress bar
-_REFRESH_S = 0.25
 
 
 def play(asked: Asked, settings: Settings) -> Campaign:
@@ -73,7 +69,7 @@ def _keep_evidence(campaign: Campaign, asked: Asked, settings: Settings) -> None
         sys.stderr.write(f"how often they were found is not kept: {error.strerror or error}\n")
 
 
-class Display:
+class Display(Bar):
     """Progress on standard error: a bar on a terminal; failures, as they are found, always.
 
     ``total`` None: nobody knows. ``done`` says how much of it is done, and words for the line;
@@ -88,49 +84,28 @@ class Display:
         *,
         counts: bool = True,
     ) -> None:
-        # While a scenario runs, sys.stderr is another one.
-        self._console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
-        self._asked = asked
-        self._done = done
-        number = MofNCompleteColumn() if total is not None else TextColumn("{task.completed:,}")
-        self._progress = Progress(
-            TextColumn("{task.description}"),
+        number = MofNCompleteColumn() if total is not None else "{task.completed:,}"
+        super().__init__(
+            asked.title,
             BarColumn(),
-            number if counts else TextColumn("{task.percentage:.0f} %"),
-            TextColumn("{task.fields[said]}"),
+            number if counts else "{task.percentage:.0f} %",
+            "{task.fields[said]}",
             TimeElapsedColumn(),
-            console=self._console,
-            auto_refresh=False,
-            transient=True,
-            disable=not self._console.is_terminal,
+            total=total,
+            said="",
         )
-        self._task = self._progress.add_task(asked.title, total=total, said="")
-        self._shown = 0.0
+        self._asked, self._done = asked, done
         self._keeper = Keeper(self.warn)
-
-    def __enter__(self) -> Display:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def warn(self, text: str) -> None:
-        """A line above the bar."""
-        self._console.print(text, style="yellow", markup=False)
 
     def show(self, failure: Failure | None, campaign: Campaign) -> None:
         """What has come of one more scenario."""
         if failure is not None:
             kept = self._keeper.keep(failure.scenario, found_by=failure.found_by, text=failure.text)
             failure.file = "" if kept is None else kept.file  # before it is printed: it is there
-            self._console.print(failure_line(failure, self._asked), markup=False)
-        now = time.monotonic()
-        if now - self._shown >= _REFRESH_S:
-            self._shown = now
+            self.console.print(failure_line(failure, self._asked), markup=False)
+        if self.is_due:
             completed, said = self._done(campaign)
-            self._progress.update(self._task, completed=completed, said=said)
-            self._progress.refresh()
+            self.say(completed=completed, said=said)
 
 
 def _done(campaign: Campaign) -> tuple[float, str]:

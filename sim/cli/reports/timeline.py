@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 
 from squall.sim.cli.bad_input import BadInput
-from squall.sim.cli.pictured import Bar
+from squall.sim.cli.bar import Bar
 from squall.sim.names import PlotlyFrom
 from squall.sim.pictures.odds import Odds
 from squall.sim.pictures.plotly_js import write_plotly
@@ -31,7 +31,7 @@ def write_files(run: Recording, wanted: dict[str, Path], drawing: Drawing, bar: 
     Raises :class:`BadInput`.
     """
     for kind, path in wanted.items():
-        bar.say(f"writing {path}")
+        bar.say(description=f"writing {path}")
         try:
             if kind in ("csv", "parquet"):
                 _write_table(kind, path, run)
@@ -55,7 +55,7 @@ def _page(kind: str, run: Recording, drawing: Drawing, bar: Bar) -> str:
     from squall.sim.pictures.page import page
 
     def say(name: str) -> None:
-        bar.say(f"drawing {name}")
+        bar.say(description=f"drawing {name}")
 
     return page(run, found=drawing.found, on_view=say, plotly=drawing.plotly)
 

@@ -9,19 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import SpinnerColumn, TimeElapsedColumn
 
-from squall.sim.campaigns.known import Known, KnownKey, before, known, remember
+from squall.sim.campaigns.known import Known, known, remember
 from squall.sim.campaigns.row import Key
 from squall.sim.campaigns.store import CampaignStore
 from squall.sim.campaigns.tables import TRIAGE
 from squall.sim.campaigns.told import loaded, triaged
 from squall.sim.campaigns.triage import Task, Triage, Triaged
+from squall.sim.cli.bar import Bar
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.keeping import Keeper
-
-#: real seconds between two refreshes of the display
-_REFRESH_S = 0.25
 
 
 @dataclass
@@ -54,26 +52,13 @@ class Triaging:
         self._add_new()
         for each in self._of_earlier():
             self._triage.add(each)
-        progress = Progress(
-            SpinnerColumn(),
-            TextColumn("triage, {task.fields[left]} left"),
-            TimeElapsedColumn(),
-            console=self.console,
-            auto_refresh=False,
-            transient=True,
-            disable=not self.console.is_terminal,
-        )
-        task = progress.add_task("triage", total=None, left=self._triage.left)
-        shown = 0.0
+        bar = Bar(SpinnerColumn(), "triage, {task.fields[left]} left", TimeElapsedColumn(), left="")
 
         def look(left: int) -> None:
-            nonlocal shown
-            if time.monotonic() - shown > _REFRESH_S:
-                shown = time.monotonic()
-                progress.update(task, left=left)
-                progress.refresh()
+            if bar.is_due:
+                bar.say(left=left)
 
-        with progress:
+        with bar:
             self._triage.finish(jobs, look)
 
     def close(self) -> None:
@@ -94,26 +79,25 @@ class Triaging:
 
     def _of_earlier(self) -> Iterator[Task]:
         """The kinds of earlier campaigns that this one has not met."""
-        met: set[KnownKey] = {*self.files, *((*key[:2], None) for key in self.files)}
         for key, each in self._known.items():
             scenario = loaded(each.scenario)
-            if key not in met and scenario is not None:
+            if key not in self.files and scenario is not None:
                 yield Task(key, scenario)
 
     def _is_to_shrink(self, row: dict[str, Any]) -> bool:
         return self.shrink and row["scenario"] is None
 
     def _done(self, triaged: Triaged) -> None:
-        property, what, place = triaged.key
-        file = None if place is None else self.files.get((property, what, place))
-        if file is None or place is None:
-            self._done_earlier(self._known[triaged.key], triaged)
+        key = property, what, place = triaged.key
+        earlier = self._known.get(key)
+        if key not in self.files:
+            assert earlier is not None, "nothing else is looked for"
+            self._done_earlier(earlier, triaged)
             return
-        key = (property, what, place)
-        earlier = before(self._known, key)
-        now = Known(check=property, what=what, place=place, scenario=file)
-        if earlier is not None:
-            now = now.model_copy(update={"versions": earlier.versions})
+        before = () if earlier is None else earlier.versions
+        now = Known(
+            check=property, what=what, place=place, scenario=self.files[key], versions=before
+        )
         now = now.seen(shows=True)
         self._remember(now)
         gone = None if earlier is None else earlier.gone

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-
-from rich.progress import Progress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from squall.model.events.names import number_of
+from squall.sim.cli.bar import Bar
 from squall.sim.library.campaign import Searched
 from squall.sim.scenario import Scenario
 from squall.sim.search.draw import expanded_plan
@@ -20,12 +20,11 @@ _PROBLEMS = 12
 __all__ = ["NotFailingError", "looking", "no_why_json", "print_why", "why_json"]
 
 
-def looking(bar: Progress) -> Callable[[int], object]:
+@contextmanager
+def looking() -> Iterator[Callable[[int], object]]:
     """Shows how many runs were made, once there is one."""
-    task = bar.add_task("what decided it", total=None, visible=False)
-    return lambda runs: bar.update(
-        task, description=f"what decided it: {number_of(runs, 'run')}", visible=True
-    )
+    with Bar("what decided it{task.fields[runs]}", runs="", visible=False) as bar:
+        yield lambda runs: bar.say(runs=f": {number_of(runs, 'run')}", visible=True)
 
 
 def print_why(why: Why, scenario: Scenario) -> None:
