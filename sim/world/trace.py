@@ -93,7 +93,7 @@ class Trace:
         return digest_of(self.records)
 
 
-class _NOBODY:  # noqa: N801 - it stands for one worker
+class _NOBODY:
     id = -1
 
 
