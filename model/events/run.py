@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from squall.model.events.digest import Record, digest_of
@@ -369,8 +370,8 @@ class Run:
     @cached_property
     def _numbers(self) -> dict[EventType, list[int]]:
         found: defaultdict[EventType, list[int]] = defaultdict(list)
-        for number, record in enumerate(self.records):
-            found[record[3]].append(number)
+        for number, type in enumerate(map(itemgetter(3), self.records)):
+            found[type].append(number)
         return found
 
     def of(self, *types: EventType) -> list[int]:

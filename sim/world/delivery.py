@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from squall.real.rpc.store import Store
 from squall.real.rpc.transport import PeerLost, Receive
-from squall.sim.world.virtual_time import Callbacks, Due
+from squall.sim.world.virtual_time import Due
 
 if TYPE_CHECKING:
     from squall.real.rpc.message import Message
@@ -52,7 +52,6 @@ class Delivery(Due):
         #: the process that it was sent to, which a restart may have replaced since
         self.receiver = receiver
         self.fate: Fate | None = None
-        self.callbacks: Callbacks | None = None
 
 
 def link_of(delivery: Delivery) -> Link:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import torch
 
-from squall.real.rpc.profiling import PROFILER
+from squall.real.rpc.profiling import profiler_of
 from squall.real.worker import Worker
 from squall.sim.world.torch_settings import (
     FreshSettings,
@@ -78,24 +78,19 @@ class TorchIsolation:
         self._outside: ProcessSettings | None = None
 
     def enter(self, task: SimTask) -> None:
-        worker = task.worker
-        if (
-            worker is not self._worker
-            and isinstance(worker, Worker)
-            and (self._processes or self._worker is None)
-        ):
-            self._change(worker)
+        if self._processes or self._worker is None:
+            worker = task.worker
+            if worker is not self._worker and isinstance(worker, Worker):
+                self._change(worker)
         saved = task.isolated
         if saved is not None:
             task.isolated = None
             saved.restore()
-        profiler = task.locals.get(PROFILER)
-        if profiler is not None:
+        if task.locals and (profiler := profiler_of(task)) is not None:
             profiler.resume()
 
     def leave(self, task: SimTask) -> None:
-        profiler = task.locals.get(PROFILER)
-        if profiler is not None:
+        if task.locals and (profiler := profiler_of(task)) is not None:
             profiler.pause()
         task.isolated = take_thread_settings()
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from greenlet import greenlet
 
 from squall.real.runtime import NO_CONTEXT, Event, Lock, Runtime, Task, TaskOwner, Timer
-from squall.sim.world.virtual_time import Callbacks, Due, VirtualTime
+from squall.sim.world.virtual_time import Due, VirtualTime
 
 if TYPE_CHECKING:
     from squall.sim.world.local_passes import Apart
@@ -82,7 +82,6 @@ class SimTask(Task, Due):
         self.autograd_context_id = NO_CONTEXT
         self.pending_rrefs = None
         self.locals = {}
-        self.callbacks: Callbacks | None = None
         self.glet: greenlet | None = None
         #: the thread that runs it now, if that is another one than its greenlet's
         self.apart: Apart | None = None
@@ -113,7 +112,6 @@ class SimTimer(Timer, Due):
         self.worker = worker
         #: it has come due and waits for its worker
         self.held = False
-        self.callbacks: Callbacks | None = None
 
     @property
     def cancelled(self) -> bool:

@@ -122,8 +122,7 @@ class SimRuntime(Scheduler):
         #: greenlets whose task has ended, to be used again: making one costs more than a switch
         self._idle: list[greenlet] = []
         # One list serves all: who takes an event from the queue only forgets the list.
-        self._start_callbacks = [self._start]
-        self._resume_callbacks = [self._resume]
+        self._turn_callbacks = [self._turn]
         self._fire_callbacks = [self._fire]
 
     # -- Runtime ------------------------------------------------------------------------
@@ -149,7 +148,7 @@ class SimRuntime(Scheduler):
         task.waiting_since = env.now
         if self.clocks is not None and task.worker in self.clocks:
             seconds /= self.clocks[task.worker].rate
-        env.put(task, self._resume_callbacks, seconds)
+        env.put(task, self._turn_callbacks, seconds)
         self._switch_to_hub(task)
 
     def spawn(
@@ -176,7 +175,7 @@ class SimRuntime(Scheduler):
         self.tasks[task] = None
         if not daemon:
             self._foreground += 1
-        self.env.put(task, self._start_callbacks, self._late_s(task))
+        self.ready(task)
         if self.preemptive:
             self.checkpoint()
         return task
@@ -204,13 +203,14 @@ class SimRuntime(Scheduler):
         return _random.Random(seed) if watcher is None else WatchedRandom(seed, watcher)
 
     def checkpoint(self) -> None:
-        if not self.preemptive or self.running is self.hub_task or self.running is self._dying:
+        task = self.running
+        if not self.preemptive or task is self.hub_task or task is self._dying:
             return
-        stream, ordering = self.env.order_stream, self.env.ordering
+        stream = self.env.order_stream
         if stream is not None:
             if stream.random() < PREEMPTION:
                 self.sleep(0.0)
-        elif ordering is not None and ordering.yields():
+        elif self.env.ordering is not None and self.env.ordering.yields():
             self.sleep(0.0)
 
     def woke_others(self) -> None:
@@ -236,7 +236,8 @@ class SimRuntime(Scheduler):
     # -- Scheduler ------------------------------------------------------------------------
 
     def ready(self, task: SimTask) -> None:
-        self.env.put(task, self._resume_callbacks, self._late_s(task))
+        late_s = 0.0 if self.waits_for_cpu is None else self._late_s(task)
+        self.env.put(task, self._turn_callbacks, late_s)
 
     def _late_s(self, task: SimTask) -> float:
         """How long a task that could go on waits for a processor."""
@@ -420,46 +421,33 @@ class SimRuntime(Scheduler):
             timer.fn = None
             fn()
 
-    def _start(self, task: SimTask) -> None:
-        if task not in self.tasks:  # killed meanwhile
-            return
-        if self.processes is not None and self.processes.hold(
-            task.worker, task, self._start_callbacks
-        ):
-            return
-        start: Any = task.waiting_on
-        task.waiting_on = None
-        self.running = task
-        if self.isolation is not None:
-            self.isolation.enter(task)
-        if self._idle:
-            glet = self._idle.pop()
-            glet.gr_context = None  # context variables are the last task's own
-        else:
-            # Begun without work: what a greenlet is begun with is kept until it ends.
-            glet = greenlet(self._run_tasks)
-            glet.switch()
-        task.glet = glet
-        if glet.parent is not self._hub:
-            glet.parent = getcurrent()
-        glet.switch(task, *start)
-        self.running = self.hub_task
-
-    def _resume(self, task: SimTask) -> None:
+    def _turn(self, task: SimTask) -> None:
+        """Let a task begin, or go on."""
         glet = task.glet
-        if glet is None:
+        if glet is None and task not in self.tasks:  # it was killed meanwhile
             return
         if self.processes is not None and self.processes.hold(
-            task.worker, task, self._resume_callbacks
+            task.worker, task, self._turn_callbacks
         ):
             return
+        work: Any = ()
+        if glet is None:
+            work = task, task.waiting_on
+            if self._idle:
+                glet = self._idle.pop()
+                glet.gr_context = None  # context variables are the last task's own
+            else:
+                # Begun without work: what a greenlet is begun with is kept until it ends.
+                glet = greenlet(self._run_tasks)
+                glet.switch()
+            task.glet = glet
         task.waiting_on = None
         self.running = task
         if self.isolation is not None:
             self.isolation.enter(task)
         if glet.parent is not self._hub:
             glet.parent = getcurrent()
-        glet.switch()
+        glet.switch(*work)
         self.running = self.hub_task
 
     def _switch_to_hub(self, task: SimTask) -> None:
@@ -502,13 +490,14 @@ class SimRuntime(Scheduler):
             self._idle.append(me)
             work = me.parent.switch()
 
-    def _body(self, task: SimTask, fn: Callable[..., object], args: tuple[Any, ...]) -> None:
+    def _body(self, task: SimTask, work: tuple[Callable[..., object], tuple[Any, ...]]) -> None:
         current_task_variable.set(task)
         tracer = task.worker.tracer if task.worker is not None else self.tracer
         if tracer.enabled:
             tracer.emit(tracing.TASK_STARTED, task.name, task.parent, task.cause)
         error: str | None = None
         try:
+            fn, args = work
             fn(*args)
         except GreenletExit:
             error = "killed"

@@ -93,6 +93,10 @@ class Trace:
         return digest_of(self.records)
 
 
+class _NOBODY:
+    id = -1
+
+
 class TraceWriter(Tracer):
     """Writes one worker's events into a trace."""
 
@@ -102,7 +106,7 @@ class TraceWriter(Tracer):
         self.observer = trace.observer
         self.trace = trace
         append = trace.records.append
-        env = runtime.env
+        env, owner = runtime.env, worker or _NOBODY
         #: objects that have to be gone in the end
         self._made: list[weakref.ref[Any]] = []
         keep, ref = self._made.append, weakref.ref
@@ -112,8 +116,7 @@ class TraceWriter(Tracer):
 
         # A closure: a hundred events go into one training step of two workers.
         def emit(type: EventType, *values: object) -> None:
-            id = -1 if worker is None else worker.id
-            append((env.now, id, runtime.running.id, type, values))
+            append((env.now, owner.id, runtime.running.id, type, values))
 
         self.emit = emit  # type: ignore[method-assign]
         self.made = made  # type: ignore[method-assign]
