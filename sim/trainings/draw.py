@@ -58,8 +58,8 @@ _SHARES: dict[Wrapper, int] = {
     "pp x dp": 3,
 }
 _WRAPPERS = tuple(wrapper for wrapper, times in _SHARES.items() for _ in range(times))
-#: of options that are drawn otherwise than in three of ten: without them there is one bucket
-_CHANCES = {"small buckets": 0.6}
+#: of options that are drawn otherwise than in three of ten: without them there is one bucket, and nothing to wait for
+_CHANCES = {"small buckets": 0.6, "async": 0.6}
 _MOST_LAYERS, _MOST_STEPS, _MOST_TALKS, _MOST_CHUNKS = 4, 3, 6, 4
 #: how many ranks, each as often as it is here: two show most of what there is to see in the least time
 _RANKS = (*[2] * 25, *[3] * 12, *[4] * 12, 8)

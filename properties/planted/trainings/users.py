@@ -136,7 +136,7 @@ MISTAKES = {
         r"range\(place, (\d), (\d)\)", r"range(\2 - 1 - place, \1, \2)"
     ),
     "weights of each rank's own": Mistake(
-        r"torch\.manual_seed\(SEED\)", "torch.manual_seed(SEED + dist.get_rank())"
+        r"manual_seed\(SEED", "manual_seed(dist.get_rank() + SEED"
     ),
     "a hook that rounds": Mistake("allreduce_hook", "fp16_compress_hook"),
     "a hook that does not divide": Mistake(

@@ -112,6 +112,12 @@ def test_nothing_is_wrong_on_stock_pytorch(seed: int, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_each_mistake_has_its_place_in_one_of_the_first_trainings() -> None:
+    texts = [text_of(draw(seed, SETTINGS)) for seed in range(100)]
+    without = [name for name, it in MISTAKES.items() if not any(map(it.made_in, texts))]
+    assert without == []
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", MISTAKES)
 @pytest.mark.usefixtures("compiled_engine")
