@@ -30,6 +30,7 @@ from squall.sim.world.rules import (
     Duplicate,
     Fail,
     Hold,
+    Holder,
     Reset,
     Rule,
     Select,
@@ -79,7 +80,7 @@ class Network(World):
         #: each with the group whose messages it judges, or None for all
         self._rules: list[tuple[Rule, Store | None]] = []
         #: by whom messages are held
-        self._holding: dict[Held, None] = {}
+        self._holding: dict[Holder, None] = {}
         self.conditions: Conditions | None = None
         #: told of a worker that can be reached from now on
         self.on_attach: Callable[[Worker], object] | None = None

@@ -17,7 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
 
 from squall.real.rpc.message_type import MessageType
-from squall.sim.world.delivery import Delivery
+from squall.sim.world.delivery import Delivery, Link
 
 if TYPE_CHECKING:
     from squall.real.rpc.message import Message
@@ -104,6 +104,12 @@ class Holder(Protocol):
 
     def add(self, delivery: Delivery, arrives_at_s: float) -> None:
         """Keep a message that would have arrived then."""
+
+    def holds(self, link: Link) -> bool:
+        """Whether something of that link is held."""
+
+    def wait_behind(self, link: Link, then: Callable[[], object]) -> None:
+        """Do that once nothing is held of that link."""
 
 
 @dataclass(frozen=True)
