@@ -62,7 +62,7 @@ _WRAPPERS = tuple(wrapper for wrapper, times in _SHARES.items() for _ in range(t
 _CHANCES = {"small buckets": 0.6, "async": 0.6}
 _MOST_LAYERS, _MOST_STEPS, _MOST_TALKS, _MOST_CHUNKS = 4, 3, 6, 4
 #: how many ranks, each as often as it is here: two show most of what there is to see in the least time
-_RANKS = (*[2] * 25, *[3] * 12, *[4] * 12, 8)
+_RANKS = (*[2] * 50, *[3] * 24, *[4] * 25, 8)
 #: which has no large tensors; and what has an operator that does not suit whole numbers
 _SMALL: frozenset[Call] = WITHOUT_VALUES | {"sharded tensor", "remote gradients"}
 _REDUCING: frozenset[Call] = frozenset({"all_reduce", "reduce", "reduce_scatter"})

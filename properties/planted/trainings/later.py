@@ -151,4 +151,64 @@ MUTANTS = (
         new="    if group.called[tag] == group.size - 1:\n",
         unseen="fewer processes go on before their turn, which takes real time alone",
     ),
+    # -- a third time -----------------------------------------------------------------------
+    Mistake(
+        r"for each in optimizers:\n( +)each\.zero_grad\(\)",
+        r"for each in optimizers[:1]:\n\1each.zero_grad()",
+    ).planted("gradients of all steps are added up"),
+    Mistake(r"^( +)each\.step\(\)", r"\1each.step() if dist.get_rank() or step else None").planted(
+        "rank 0 leaves the first step out"
+    ),
+    Mistake(r"given = values if rank", "given = values[::-1] if rank").planted(
+        "what is scattered is the wrong way round"
+    ),
+    bug(
+        name="object-without-its-end",
+        wrong="an object is sent without its last byte",
+        place="torch.distributed.distributed_c10d:_object_to_tensor",
+        old="f.getvalue()",
+        new="f.getvalue()[:-1]",
+    ),
+    bug(
+        name="last-rank-sends-no-parameters",
+        wrong="a ZeroRedundancyOptimizer does not send the parameters of the last rank",
+        place="torch.distributed.optim.zero_redundancy_optimizer:ZeroRedundancyOptimizer._sync_params",
+        old="range(self.world_size)",
+        new="range(self.world_size - 1)",
+    ),
+    bug(
+        name="padding-stays",
+        wrong="what is gathered of unequal shards keeps what filled them up",
+        place="torch.distributed.tensor.placement_types:Shard._to_replicate_tensor",
+        old="    result = self._maybe_unpad_tensor(result, logical_dim_size, num_chunks)\n",
+        new="    pass\n",
+    ),
+    bug(
+        name="no-sync-for-ever",
+        wrong="after no_sync no gradient is reduced any more",
+        place="torch.nn.parallel.distributed:DistributedDataParallel.no_sync",
+        old="self.require_backward_grad_sync = old_require_backward_grad_sync",
+        new="self.require_backward_grad_sync = False",
+    ),
+    bug(
+        name="gradients-by-one-chunk-more",
+        wrong="a schedule divides gradients by one chunk more than there are",
+        place="torch.distributed.pipelining.stage:_PipelineStageBase.scale_grads",
+        old="div_(grad_scale_factor)",
+        new="div_(grad_scale_factor + 1)",
+    ),
+    bug(
+        name="mean-is-a-sum",
+        wrong="the mean of tensors is their sum",
+        place="squall.sim.scripts.reductions:reduced",
+        old='return total.div_(len(tensors)) if name == "AVG" else total',
+        new="return total",
+    ),
+    bug(
+        name="notices-are-not-counted",
+        wrong="of several members' notices that come early one is kept",
+        place="squall.sim.scripts.groups:Groups.notice",
+        old="group.notices[dst, src, tag] += 1",
+        new="group.notices[dst, src, tag] = 1",
+    ),
 )
