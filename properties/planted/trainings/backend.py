@@ -169,8 +169,8 @@ MUTANTS = (
         name="ring-leaves-out-a-rank",
         wrong="a reduction of more than two members leaves out the last one of a ring",
         place=f"{_REDUCTIONS}:_in_a_ring",
-        old="for step in range(ranks))",
-        new="for step in range(ranks - 1))",
+        old="for step in range(ranks)]",
+        new="for step in range(ranks - 1)]",
     ),
     bug(
         name="mean-of-one-less",
@@ -211,8 +211,8 @@ MUTANTS = (
         name="scatters-the-next-part",
         wrong="the root gives each member the part of the next one",
         place=f"{_OPERATIONS}.scatter",
-        old="for member, part in enumerate(parts)}",
-        new="for member, part in enumerate(parts[1:] + parts[:1])}",
+        old="enumerate(parts)\n",
+        new="enumerate(parts[1:] + parts[:1])\n",
     ),
     bug(
         name="part-of-another-rank",
