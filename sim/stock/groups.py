@@ -25,6 +25,13 @@ from squall.sim.world.pieces import POINT_TO_POINT, Connections, Part, Piece, Ta
 from squall.sim.world.primitives import SimTimer
 
 
+#: what gloo says of the addresses of a group that has ended
+_GONE = (
+    "Gloo connectFullMesh failed with [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc] timed out connecting: "
+    "SO_ERROR: Connection refused: the store has what members of an earlier process group have written"
+)
+
+
 class NativeGroups(Groups[LentFile]):
     """Of all processes."""
 
@@ -76,8 +83,8 @@ class NativeGroups(Groups[LentFile]):
         who = worker.name if known is None else f"rank {known}"
         self.made(group, who, ranks, place)
         if rank in joining or rank in group.members:
-            error = RuntimeError(f"rank {rank} has joined the process group already")
-            self._cluster.answer(worker, question, error)
+            # Its members have written to that store before, where nobody answers any more (pytorch#55967).
+            self._cluster.answer(worker, question, RuntimeError(_GONE))
             return
 
         def late() -> None:

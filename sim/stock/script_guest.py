@@ -409,7 +409,8 @@ def _meet(here: Here, url: str, **kwargs: Any) -> Any:
     """Replaces the rendezvous of a group: its store, the rank and the world size.
 
     Each time that a process comes to a process group it is a new store, as it is a new one under
-    stock PyTorch. That of RPC is one for all that join a group which has no size, by turns.
+    stock PyTorch, unless an agent of torchrun keeps it. That of RPC is one for all that join a group which has no
+    size, by turns.
 
     Raises ValueError as PyTorch does for a URL, and variables of the environment, that say too little.
     """
@@ -434,7 +435,8 @@ def _meet(here: Here, url: str, **kwargs: Any) -> Any:
     # An agent of torchrun has started all members again.
     key = f"{key} {os.environ.get('TORCHELASTIC_RESTART_COUNT', '')}"
     meet(rank, world_size)
-    _met[key] += 1
+    if parsed.scheme != "env" or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != str(True):
+        _met[key] += 1
     yield SharedStore(f"{key} process group {_met[key]}", timeout), rank, world_size
 
 

@@ -89,3 +89,33 @@ def test_a_signal_reaches_a_simulated_child_and_no_real_process(tmp_path: Path) 
     )
     run, said = played(script, plan=NO_FAULTS)
     assert said == ["-15", "nobody"] and run.errors == []
+
+
+IN_A_ROW = """
+    import sys, torch, torch.distributed as dist
+    from torch.distributed.run import main
+
+    if len(sys.argv) > 1:
+        main(["--nproc-per-node", "2", __file__])
+    else:
+        for _ in range(2):
+            dist.init_process_group("gloo")
+            dist.all_reduce(torch.ones(1))
+            dist.destroy_process_group()
+"""
+
+
+def test_a_second_group_may_find_what_the_first_has_written_to_the_agents_store(
+    tmp_path: Path,
+) -> None:
+    """On stock PyTorch, too, chance decides (pytorch#55967)."""
+    script = tmp_path / "in_a_row.py"
+    script.write_text(textwrap.dedent(IN_A_ROW), encoding="utf-8")
+    out = io.StringIO()
+    runs = [
+        run_file(script, "agent", engine="torch", seed=seed, stdout=out, stderr=out)
+        for seed in range(8)
+    ]
+    assert {run.ok for run in runs} == {True, False}
+    texts = [error.message for run in runs if not run.ok for error in run.errors]
+    assert any("Connection refused" in text for text in texts), texts
