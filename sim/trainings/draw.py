@@ -77,7 +77,7 @@ def draw_training(seed: int, changes: Changes = NO_CHANGES) -> Training:
 def _draw(choices: KeyedChoices, seed: int) -> Training:
     wrapper = choices.choice("wrapper", _WRAPPERS)
     ranks = choices.choice("ranks", _RANKS)
-    if (wrapper in PAIRS and ranks < 4) or (wrapper == "tp" and ranks % 2):
+    if (wrapper in PAIRS and ranks < 4) or (wrapper == "tp" and ranks != 2):
         ranks = 4
     schedule: Schedule = (
         choices.pick("schedule", get_args(Schedule)) if wrapper in PIPELINES else "GPipe"

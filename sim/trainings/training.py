@@ -125,11 +125,11 @@ class Training(Checked):
                 raise MadeError(f"Training.layers: {layer!r} is wrong: {self.wrapper} has none")
         if not {"linear", "norm"} & {*self.layers}:
             raise MadeError("Training.layers: should have one that is trained")
-        pairs = self.wrapper in PAIRS or self.wrapper == "tp"
-        if (self.ranks % 2 and pairs) or (self.ranks < 4 and self.wrapper in PAIRS):
-            problem = (
-                f"should be {'4, 6 or 8' if self.wrapper in PAIRS else 'even'} for {self.wrapper}"
-            )
+        # A layer that is four wide has no parts for more.
+        possible = (4, 6, 8) if self.wrapper in PAIRS else (2, 4) if self.wrapper == "tp" else ()
+        if possible and self.ranks not in possible:
+            *others, last = map(str, possible)
+            problem = f"should be {', '.join(others)} or {last} for {self.wrapper}"
             raise MadeError(f"Training.ranks: {self.ranks} is wrong: {problem}")
         if self.rounds > 1 and ("buffer" in self.layers or self.wrapper in PIPELINES):
             raise MadeError(f"Training.rounds: {self.rounds} is wrong: should be 1 for it")
