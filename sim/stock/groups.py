@@ -24,7 +24,6 @@ from squall.sim.world.algorithms import Choice
 from squall.sim.world.pieces import POINT_TO_POINT, Connections, Part, Piece, Tag
 from squall.sim.world.primitives import SimTimer
 
-
 #: what gloo says of the addresses of a group that has ended
 _GONE = (
     "Gloo connectFullMesh failed with [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc] timed out connecting: "

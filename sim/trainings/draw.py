@@ -9,6 +9,7 @@ from squall.model.generate.keyed import NO_CHANGES, Changes, KeyedChoices
 from squall.sim.trainings.talks import WITHOUT_VALUES
 from squall.sim.trainings.training import (
     LAYERS_OF,
+    MOST_CHUNKS,
     PAIRS,
     PIPELINES,
     Call,
@@ -91,7 +92,8 @@ def _draw(choices: KeyedChoices, seed: int) -> Training:
         )
         stages = in_a_row * per_rank
         # Schedules of several stages a rank want a multiple of the ranks, the others as many as there are.
-        chunks = in_a_row * max(1, chunks // 2) if per_rank > 1 else max(chunks, in_a_row)
+        rounds_of_chunks = max(1, min(chunks // 2, MOST_CHUNKS // in_a_row))
+        chunks = in_a_row * rounds_of_chunks if per_rank > 1 else max(chunks, in_a_row)
     layers = _draw_layers(choices, wrapper, stages)
     steps = choices.integer("steps", 1, _MOST_STEPS)
     rounds = 2 if choices.chance("rounds", 0.3) else 1

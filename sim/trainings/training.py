@@ -60,6 +60,7 @@ LAYERS_OF: dict[Wrapper, tuple[Layer, ...]] = {
     "pipeline": ("linear", "wide", "norm"),
     "pp x dp": ("linear", "wide", "norm"),
 }
+MOST_CHUNKS = 8
 #: of which ranks are in a mesh of pairs, and of which each rank has some of the layers
 PAIRS: frozenset[Wrapper] = frozenset({"hsdp", "dp x tp", "pp x dp"})
 PIPELINES: frozenset[Wrapper] = frozenset({"pipeline", "pp x dp"})
@@ -115,7 +116,7 @@ class Training(Checked):
     steps: Annotated[int, Field(ge=1, le=4)] = 1
     rounds: Annotated[int, Field(ge=1, le=3)] = 1
     schedule: Schedule = "GPipe"
-    chunks: Annotated[int, Field(ge=1, le=8)] = 2
+    chunks: Annotated[int, Field(ge=1, le=MOST_CHUNKS)] = 2
     talks: tuple[Talk, ...] = ()
 
     def __post_init__(self) -> None:

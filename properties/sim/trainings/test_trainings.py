@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -110,6 +111,12 @@ def test_nothing_is_wrong_on_stock_pytorch(seed: int, tmp_path: Path) -> None:
     words = ["--standalone", f"--nproc-per-node={training.ranks}", str(script)]
     done = python("-m", "torch.distributed.run", *words, OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
+
+
+def test_whatever_is_drawn_is_a_training_and_eight_ranks_are_rare() -> None:
+    drawn = [draw_training(seed) for seed in range(3000)]
+    ranks = Counter(each.ranks for each in drawn)
+    assert {*ranks} == {2, 3, 4, 8} and 0 < ranks[8] < 60 < 900 < ranks[2], ranks
 
 
 def test_each_mistake_has_its_place_in_one_of_the_first_trainings() -> None:
