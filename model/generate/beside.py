@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from squall.model.generate import cargo, chain, updates
 from squall.model.generate.choices import Choices
 from squall.model.program.program import Program, Step, beside
+from squall.model.program.stories import port_only
 
 
 class _Kind(NamedTuple):
@@ -49,10 +50,12 @@ def draw_beside(
 
 def for_compiled(program: Program) -> Program:
     """The program as PyTorch's compiled engine can run it, without what it is known not to do."""
+    impossible = port_only()
 
     def step(step: Step) -> Step:
         return replace(
             step,
+            stories=tuple(each for each in step.stories if each.kind not in impossible),
             cargoes=tuple(map(cargo.for_compiled, step.cargoes)),
             chains=tuple(map(chain.for_compiled, step.chains)),
             updates=tuple(map(updates.for_compiled, step.updates)),

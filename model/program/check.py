@@ -147,48 +147,43 @@ def _check_seconds(seconds: float, place: str) -> None:
 def _check_step(program: Program, trainer: Trainer, step: Step, place: str) -> None:
     for index, op in enumerate(step.ops):
         _check_op(program, trainer, step, index, op, f"{place}.ops[{index}]")
-    for at, story in enumerate(step.stories):
-        _check_worker(program, story.worker, f"{place}.stories[{at}].worker")
-        if story.kind not in STORIES and story.kind != ACTS:
-            known = ", ".join((*STORIES, ACTS))
-            raise ProgramError(
-                f"{place}.stories[{at}].kind: {story.kind!r} is no story; there are {known}"
-            )
-        if story.kind == ACTS:
-            try:
-                acts = f"{place}.stories[{at}].acts"
-                check_acts(story.acts, trainer.worker, program.workers, acts)
-            except ActError as error:
-                raise ProgramError(str(error)) from None
-        elif story.acts:
-            raise ProgramError(f"{place}.stories[{at}].acts: only a story of kind {ACTS!r} has any")
-        if story.before < 0:
-            raise ProgramError(f"{place}.stories[{at}].before: {story.before} is negative")
-        _check_numbers(story, f"{place}.stories[{at}].numbers")
     for field, at, thing in beside(step):
-        _check_beside(program, thing, f"{place}.{field}[{at}]")
+        _check_beside(program, trainer, thing, f"{place}.{field}[{at}]")
     for at, backward in enumerate(step.backwards):
         _check_backward(program, step, backward, f"{place}.backwards[{at}]")
     if step.optimize and trainer.optimizer is None:
         raise ProgramError(f"{place}.optimize: the trainer has no optimizer")
 
 
-def _check_numbers(story: Story, place: str) -> None:
+def _check_story(program: Program, trainer: Trainer, story: Story, place: str) -> None:
+    if story.kind not in STORIES and story.kind != ACTS:
+        known = ", ".join((*STORIES, ACTS))
+        raise ProgramError(f"{place}.kind: {story.kind!r} is no story; there are {known}")
+    if story.kind == ACTS:
+        try:
+            check_acts(story.acts, trainer.worker, program.workers, f"{place}.acts")
+        except ActError as error:
+            raise ProgramError(str(error)) from None
+    elif story.acts:
+        raise ProgramError(f"{place}.acts: only a story of kind {ACTS!r} has any")
     ranges = ranges_of(story.kind)
     if len(story.numbers) > len(ranges):
-        raise ProgramError(f"{place}: {story.kind!r} has no more than {len(ranges)}")
+        raise ProgramError(f"{place}.numbers: {story.kind!r} has no more than {len(ranges)}")
     for at, (number, (name, (least, most))) in enumerate(
         zip(story.numbers, ranges.items(), strict=False)
     ):
         if not least <= number <= most:
-            raise ProgramError(f"{place}[{at}]: {name} is {number}, not {least} to {most}")
+            raise ProgramError(f"{place}.numbers[{at}]: {name} is {number}, not {least} to {most}")
 
 
-def _check_beside(program: Program, thing: Beside, place: str) -> None:
+def _check_beside(program: Program, trainer: Trainer, thing: Beside, place: str) -> None:
     for field, worker in _workers_of(thing):
         _check_worker(program, worker, f"{place}.{field}")
     if thing.before < 0:
         raise ProgramError(f"{place}.before: {thing.before} is negative")
+    if isinstance(thing, Story):
+        _check_story(program, trainer, thing, place)
+        return
     if isinstance(thing, Updates):
         if len(thing.trainers) * thing.steps > MOST_UPDATES:
             raise ProgramError(f"{place}.steps: makes more than {MOST_UPDATES} updates")
@@ -208,7 +203,7 @@ def _workers_of(thing: Beside) -> Iterator[tuple[str, int]]:
     elif isinstance(thing, Chain):
         lists = {"via": thing.via, "readers": thing.readers}
         yield from ((f"links[{at}].worker", link.worker) for at, link in enumerate(thing.links))
-    else:
+    elif isinstance(thing, Updates):
         lists = {"owners": thing.owners, "trainers": thing.trainers}
     for field, workers in lists.items():
         yield from ((f"{field}[{at}]", worker) for at, worker in enumerate(workers))

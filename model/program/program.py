@@ -398,17 +398,13 @@ def travels(program: Program, index: int, op: Op, input: Input) -> bool:
 
 
 #: what goes on beside a step
-Beside = Cargo | Chain | Updates
+Beside = Story | Cargo | Chain | Updates
+BESIDE = ("stories", "cargoes", "chains", "updates")
 
 
 def beside(step: Step) -> list[tuple[str, int, Beside]]:
-    """What goes on beside a step, but stories: the field that it is in, its number, itself."""
-    fields: dict[str, tuple[Beside, ...]] = {
-        "cargoes": step.cargoes,
-        "chains": step.chains,
-        "updates": step.updates,
-    }
-    return [(field, at, each) for field, things in fields.items() for at, each in enumerate(things)]
+    """What goes on beside a step: the field that it is in, its number, itself."""
+    return [(field, at, each) for field in BESIDE for at, each in enumerate(getattr(step, field))]
 
 
 def failing_passes(program: Program) -> bool:

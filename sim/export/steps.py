@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from squall.model.program.acts.kind import outline
@@ -17,7 +16,7 @@ from squall.model.program.program import (
     travels,
 )
 from squall.model.program.source import NotPlainError
-from squall.model.program.stories import ACTS, numbers_of, perform_of
+from squall.model.program.stories import ACTS, Story
 from squall.sim.export.operations import OperationText, Place
 from squall.sim.export.parts import Parts
 from squall.sim.export.sleeps import passes_that_may_fail
@@ -103,22 +102,18 @@ class StepText:
     def _begin_stories(self, lines: Lines, index: int) -> None:
         """Those that begin before an operation; those behind all of them, before the last."""
         last = len(self.ops) - 1
-        for story in self.step.stories:
-            if min(story.before, last) != index:
+        for field, number, thing in beside(self.step):
+            if min(thing.before, last) != index:
                 continue
-            if story.kind == ACTS:
+            what = f"story {thing.kind}" if isinstance(thing, Story) else f"{field}[{number}]"
+            if isinstance(thing, Story) and thing.kind == ACTS:
                 lines.add(
                     "# Under squall these acts go on beside this. A script cannot have them: what",
                     "# does them is squall's own.",
-                    *(f"#   {line}" for line in outline(story.acts)),
+                    *(f"#   {line}" for line in outline(thing.acts)),
                 )
             else:
-                performed, numbers = perform_of(story.kind), numbers_of(story)
-                performed = partial(performed, **numbers) if numbers else performed
-                self._begin(lines, f"story {story.kind}", performed, story.worker)
-        for field, number, thing in beside(self.step):
-            if min(thing.before, last) == index:
-                self._begin(lines, f"{field}[{number}]", performer(thing), thing.worker)
+                self._begin(lines, what, performer(thing), thing.worker)
 
     def _begin(self, lines: Lines, what: str, performed: Any, worker: int) -> None:
         try:

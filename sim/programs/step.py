@@ -50,7 +50,7 @@ class StepRun:
         self._begin_stories: Callable[[int], None] | None = None
 
     def run(self) -> None:
-        if not self.step.stories and not beside(self.step):
+        if not beside(self.step):
             self._run()
             return
         stories = StoryRuns(self.trainer.outcome, self.trainer.number, self.number, self.step)

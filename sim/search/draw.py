@@ -31,7 +31,7 @@ from squall.model.generate.keyed import NO_CHANGES, Changes, KeyedChoices
 from squall.model.generate.profiles import Limits
 from squall.model.program.made import trusted
 from squall.model.program.program import Program, beside, source
-from squall.model.program.stories import ALONE, port_only
+from squall.model.program.stories import ALONE
 from squall.model.program.variants import in_one_group, under_faults
 from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
 from squall.sim.faults.draw import MILD, PROFILES, Drawing, Profile
@@ -163,7 +163,7 @@ def draw(
             limits = _DEVICE_LIMITS if settings.device == STAND_IN_NAME else None
             program, world = _draw_plain(choices, settings.plan, limits)
         if settings.engine != "port":
-            program = for_compiled(_told_there(in_one_group(program)))
+            program = for_compiled(in_one_group(program))
         elif not _raises(world.faults):
             program = choices.group("failing calls", partial(_may_fail, choices, program))
     return Scenario(
@@ -347,7 +347,7 @@ def _world_of_script(
 
 def _threads_needed(program: Program) -> int:
     """With how many threads an agent can serve the program, whatever waits in them for whom."""
-    if any(beside(step) for _, _, step in program.steps):
+    if any(field != "stories" for _, _, step in program.steps for field, _, _ in beside(step)):
         return max(3, program.most_handlers)
     return 3 if _waits_in_threads(program) else 1
 
@@ -366,25 +366,6 @@ def _waits_in_threads(program: Program) -> bool:
                 if input.how != "value" and home == op.worker:
                     return True
     return False
-
-
-def _told_there(program: Program) -> Program:
-    """The program without stories that the compiled engine cannot play."""
-    impossible = port_only()
-    trainers = tuple(
-        replace(
-            trainer,
-            steps=tuple(
-                replace(
-                    step,
-                    stories=tuple(each for each in step.stories if each.kind not in impossible),
-                )
-                for step in trainer.steps
-            ),
-        )
-        for trainer in program.trainers
-    )
-    return replace(program, trainers=trainers)
 
 
 def _leaving_in_time(program: Program) -> Program:
