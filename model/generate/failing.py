@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import get_args
 
-from squall.model.generate.choices import Choices
+from squall.model.program.choices import Choices
 from squall.model.program.program import FailingCall, FailsBy, Op, Program, Step
 
 _KINDS: tuple[FailingCall, ...] = get_args(FailingCall)

@@ -13,11 +13,11 @@ from functools import partial
 
 from squall.model.generate.acts import draw_acts
 from squall.model.generate.beside import draw_beside
-from squall.model.generate.choices import Choices
 from squall.model.generate.hooks import draw_hooks
 from squall.model.generate.profiles import Limits, Profile, draw_profile
 from squall.model.generate.roots import StepDrawing
 from squall.model.generate.sleeps import with_sleeps
+from squall.model.program.choices import Choices
 from squall.model.program.dtypes import BITS
 from squall.model.program.program import (
     Dtype,

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import get_args
 
-from squall.model.generate.choices import Choices
+from squall.model.program.choices import Choices
 from squall.model.program.program import (
     Backward,
     Leaf,

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from squall.model.program.acts.alone import ActError
 from squall.model.program.acts.check import check_acts
-from squall.model.program.cargo import Cargo
-from squall.model.program.chain import Chain
+from squall.model.program.cargo import Part
+from squall.model.program.chain import Link
 from squall.model.program.program import (
     CHECKS,
     HELPER_CALLS,
     REFERENCE_CALLS,
+    WORKERS,
     Backward,
     Beside,
     Input,
@@ -31,7 +33,6 @@ from squall.model.program.program import (
 from squall.model.program.stories import ACTS, Story, ranges_of
 from squall.model.program.stories import KINDS as STORIES
 from squall.model.program.strict_json import MadeError, shown
-from squall.model.program.updates import MOST_UPDATES, Updates
 
 if TYPE_CHECKING:
     from squall.model.program.kind import Kind
@@ -177,36 +178,27 @@ def _check_story(program: Program, trainer: Trainer, story: Story, place: str) -
 
 
 def _check_beside(program: Program, trainer: Trainer, thing: Beside, place: str) -> None:
-    for field, worker in _workers_of(thing):
-        _check_worker(program, worker, f"{place}.{field}")
+    for where, worker in _workers_of(thing, place):
+        _check_worker(program, worker, where)
     if thing.before < 0:
         raise ProgramError(f"{place}.before: {thing.before} is negative")
     if isinstance(thing, Story):
         _check_story(program, trainer, thing, place)
-        return
-    if isinstance(thing, Updates):
-        if len(thing.trainers) * thing.steps > MOST_UPDATES:
-            raise ProgramError(f"{place}.steps: makes more than {MOST_UPDATES} updates")
-        return
-    needed = thing.call == "relay" if isinstance(thing, Cargo) else thing.origin == "elsewhere"
-    if needed and len(thing.via) != 1:
-        raise ProgramError(f"{place}.via: there is one worker on the way, not {len(thing.via)}")
+    elif (wrong := thing.wrong()) is not None:
+        raise ProgramError(f"{place}.{wrong}")
 
 
-def _workers_of(thing: Beside) -> Iterator[tuple[str, int]]:
-    """The workers that it names, and the fields in which it does."""
-    yield "worker", thing.worker
-    lists: dict[str, tuple[int, ...]] = {}
-    if isinstance(thing, Cargo):
-        lists = {"via": thing.via}
-        yield from ((f"parts[{at}].worker", part.worker) for at, part in enumerate(thing.parts))
-    elif isinstance(thing, Chain):
-        lists = {"via": thing.via, "readers": thing.readers}
-        yield from ((f"links[{at}].worker", link.worker) for at, link in enumerate(thing.links))
-    elif isinstance(thing, Updates):
-        lists = {"owners": thing.owners, "trainers": thing.trainers}
-    for field, workers in lists.items():
-        yield from ((f"{field}[{at}]", worker) for at, worker in enumerate(workers))
+def _workers_of(thing: Any, place: str) -> Iterator[tuple[str, int]]:
+    """The workers that it names, but in acts, and the places in which it does."""
+    for field in fields(thing):
+        value = getattr(thing, field.name)
+        if field.name == "worker":
+            yield f"{place}.worker", value
+        for at, each in enumerate(value if isinstance(value, tuple) else ()):
+            if field.name in WORKERS:
+                yield f"{place}.{field.name}[{at}]", each
+            elif isinstance(each, Link | Part):
+                yield from _workers_of(each, f"{place}.{field.name}[{at}]")
 
 
 def _check_op(

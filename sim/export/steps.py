@@ -12,6 +12,7 @@ from squall.model.program.program import (
     Program,
     Step,
     beside,
+    drops,
     source,
     travels,
 )
@@ -142,13 +143,13 @@ class StepText:
     def body(self, lines: Lines) -> None:
         """What is done in the context."""
         self._fetched, self._futures, self._passes, self._begun = set(), set(), 0, []
-        drops = self._drops()
+        dropped_after = drops(self.step)
         if not self.ops:
             self._begin_stories(lines, -1)
         for index in range(len(self.ops)):
             self._begin_stories(lines, index)
             self.operation(lines, index)
-            for dropped in drops.get(index, ()):
+            for dropped in dropped_after.get(index, ()):
                 lines.add(f"del y{dropped}_rref")
         for index in range(len(self.ops)):
             self._wait(lines, index)
@@ -210,23 +211,6 @@ class StepText:
             lines.add(f"y{number} = y{number}.wait()")
             if self.step.ops[number].grad == "off_at_caller":
                 self._detach(lines, self.ops[number])
-
-    def _drops(self) -> dict[int, list[int]]:
-        """By operation: those whose references the trainer lets go of after it."""
-        ops = self.step.ops
-        last = list(range(len(ops)))
-        for index, op in enumerate(ops):
-            for input in op.inputs:
-                if index - input.back >= 0:
-                    last[index - input.back] = index
-        for backward in self.step.backwards:
-            for back in backward.roots:
-                last[-back] = len(ops)
-        found: dict[int, list[int]] = {}
-        for index, op in enumerate(ops):
-            if op.call in REFERENCE_CALLS and op.keep in ("now", "use"):
-                found.setdefault(last[index], []).append(index)
-        return found
 
     # -- backward ---------------------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ from functools import partial
 
 from squall.model.discovery import modules_in
 from squall.model.one_process.outcome import Outcome
-from squall.model.program import cargo, chain, updates
 from squall.model.program.acts.act import Act
 from squall.model.program.acts.alone import MARGIN_S, told_alone
 from squall.model.program.cargo import Cargo
@@ -91,10 +90,8 @@ def performer(thing: Beside) -> Perform:
         numbers = numbers_of(thing)
         return partial(perform_of(thing.kind), **numbers) if numbers else perform_of(thing.kind)
     if isinstance(thing, Cargo):
-        return partial(carry, cargo.plain(thing))
-    if isinstance(thing, Chain):
-        return partial(follow, chain.plain(thing))
-    return partial(update_together, updates.plain(thing))
+        return partial(carry, thing.plain())
+    return partial(follow if isinstance(thing, Chain) else update_together, thing.plain())
 
 
 def perform(thing: Beside) -> str | Callable[[], str]:
