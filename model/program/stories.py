@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, overload
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from pydantic import ConfigDict
 
@@ -159,13 +159,7 @@ class _Names(Sequence[str]):
             self._registered = len(known)
         return self._names
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[str]: ...
-
-    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+    def __getitem__(self, index: Any) -> Any:
         return self._found()[index]
 
     def __len__(self) -> int:
@@ -241,11 +235,6 @@ class Declare(NamedTuple):
 def stories_of(module: str, *, rank: int = LAST) -> Declare:
     """Declares the stories of a module."""
     return Declare(module, rank)
-
-
-def kinds() -> list[StoryKind]:
-    """All registered kinds: by rank and name of their modules, in a module as they are declared."""
-    return [_registered()[name] for name in KINDS]
 
 
 def port_only() -> dict[str, str]:
