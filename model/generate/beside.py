@@ -46,9 +46,6 @@ def for_compiled(program: Program) -> Program:
         }
         return replace(step, stories=stories, **fields)
 
-    if not any(beside(step) for _, _, step in program.steps):
-        return program
-    trainers = tuple(
-        replace(trainer, steps=tuple(map(step, trainer.steps))) for trainer in program.trainers
+    return (
+        program.with_steps(step) if any(beside(each) for _, _, each in program.steps) else program
     )
-    return replace(program, trainers=trainers)

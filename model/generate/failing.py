@@ -42,7 +42,4 @@ def with_failing_calls(choices: Choices, program: Program) -> Program:
     def step(step: Step) -> Step:
         return replace(step, ops=tuple(map(op, step.ops)))
 
-    trainers = tuple(
-        replace(trainer, steps=tuple(map(step, trainer.steps))) for trainer in program.trainers
-    )
-    return replace(program, trainers=trainers)
+    return program.with_steps(step)

@@ -19,8 +19,8 @@ leaf that the worker owns itself is taken there and does not travel.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -357,6 +357,13 @@ class Program(Checked):
         return [
             (t, s, step) for t, tr in enumerate(self.trainers) for s, step in enumerate(tr.steps)
         ]
+
+    def with_steps(self, change: Callable[[Step], Step], **changes: Any) -> Program:
+        """The program with each step changed so, and with other changes."""
+        trainers = tuple(
+            replace(trainer, steps=tuple(map(change, trainer.steps))) for trainer in self.trainers
+        )
+        return replace(self, trainers=trainers, **changes)
 
     @property
     def most_handlers(self) -> int:

@@ -378,11 +378,7 @@ def _leaving_in_time(program: Program) -> Program:
 
 def _retrying(program: Program) -> Program:
     """Every step is tried again in a fresh context if it fails."""
-    trainers = tuple(
-        replace(trainer, steps=tuple(replace(step, retry=True) for step in trainer.steps))
-        for trainer in program.trainers
-    )
-    return replace(program, trainers=trainers)
+    return program.with_steps(lambda step: replace(step, retry=True))
 
 
 def expanded(scenario: Scenario, names: Mapping[int, str] | None = None) -> list[tuple[str, str]]:
