@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import ConfigDict
 
@@ -191,7 +191,8 @@ ALONE: Sequence[str] = _Names(lambda kind: kind.drawn == "alone")
 P = TypeVar("P", bound=Callable[..., Any])
 
 
-class Declare(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Declare:
     """Declares the stories of a module: a decorator that registers what performs one, and returns it as it is."""
 
     module: str
