@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 import squall.sim.programs.stories.play  # noqa: F401  registers the stories that programs have
-from squall.model.generate.choices import Choices
 from squall.model.generate.generator import generate
 from squall.model.generate.profiles import Limits
+from squall.model.program.choices import Choices
 from squall.model.program.program import Program
 
 T = TypeVar("T")

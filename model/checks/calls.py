@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from squall.model.checks.excuses import FAULT, excused
 from squall.model.events.fault_effects import explained, faults_of, own_time
@@ -28,60 +29,40 @@ def CALLS(run: Run) -> Iterator[Violation]:  # noqa: N802
     if run.program is None or run.got is None:
         return
     yield from _gathers(run)
-    yield from _beside(run)
     for trainer, number, step in run.program.steps:
         home = run.program.trainers[trainer].worker
-        for index, story in enumerate(step.stories):
-            line = run.got.stories.get((trainer, number, index))
-            wanted = expected(story, home)
-            known = on_torch(story, home) if run.engine != "port" else None
-            if known is not None:
-                wanted = known[1]
-            if not _said(run, line, wanted) and not (
-                line is None and (run.stuck or run.hangs or run.crash)
-            ):
-                if _acts_failed(run, trainer, story, line):
-                    continue
-                where = f"trainers[{trainer}].steps[{number}].stories[{index}]"
-                yield Violation(
-                    "calls",
-                    f"a story: {story.kind}",
-                    f"{where}, from worker {home} to {story.worker}: {wanted}",
-                    "no end" if line is None else line,
-                )
-
-
-def _beside(run: Run) -> Iterator[Violation]:
-    """Where something failed a call may raise, but nothing may be wrong."""
-    assert run.program is not None and run.got is not None
-    for trainer, number, step in run.program.steps:
-        here = run.program.trainers[trainer].worker not in faults_of(run).gone
         for field, index, thing in beside(step):
             line = run.got.beside.get((trainer, number, field, index))
-            if line == AS_IT_SHOULD_BE:
-                continue
-            if line is None and not (run.got.steps[trainer, number].finished and here):
-                continue  # whether the step has to end is for property "progress" to say
-            if line is not None and line.startswith(RAISED) and _failed(run, line):
-                continue
-            where = f"trainers[{trainer}].steps[{number}].{field}[{index}]"
-            yield Violation(
-                "calls",
-                f"what goes on beside a step: {field}",
-                f"{where}, with worker {thing.worker}: {AS_IT_SHOULD_BE}",
-                "no end" if line is None else line,
-            )
+            what, wanted, may_be = f"what goes on beside a step: {field}", AS_IT_SHOULD_BE, _failed
+            if isinstance(thing, Story):
+                known = on_torch(thing, home) if run.engine != "port" else None
+                wanted = expected(thing, home) if known is None else known[1]
+                what, may_be = f"a story: {thing.kind}", partial(_acts_failed, thing)
+            if not _said(run, line, wanted) and not may_be(run, trainer, number, line):
+                where = f"trainers[{trainer}].steps[{number}].{field}[{index}]"
+                where += f", from worker {home} to {thing.worker}"
+                told = "no end" if line is None else line
+                yield Violation("calls", what, f"{where}: {wanted}", told)
 
 
-def _failed(run: Run, line: str) -> bool:
-    return faults_of(run).hit() and explained(line) and excused(run, FAULT)
+def _failed(run: Run, trainer: int, number: int, line: str | None) -> bool:
+    """Where something failed a call may raise, but nothing may be wrong."""
+    assert run.program is not None and run.got is not None
+    if line is None:  # whether the step has to end is for property "progress" to say
+        gone = run.program.trainers[trainer].worker in faults_of(run).gone
+        return gone or not run.got.steps[trainer, number].finished
+    return (
+        line.startswith(RAISED) and faults_of(run).hit() and explained(line) and excused(run, FAULT)
+    )
 
 
-def _acts_failed(run: Run, trainer: int, story: Story, line: str | None) -> bool:
+def _acts_failed(story: Story, run: Run, trainer: int, number: int, line: str | None) -> bool:
     """Whether what acts came to is what they may come to where something failed: nothing, if their
     worker ended, or lines that they may tell and errors that say what went wrong. So it is where
-    calls without a limit may take too long."""
+    calls without a limit may take too long. No story ends in a run that does not."""
     assert run.program is not None and run.got is not None
+    if line is None and (run.stuck or run.hangs or run.crash):
+        return True
     faults = faults_of(run)
     home = run.program.trainers[trainer].worker
     if not story.acts:

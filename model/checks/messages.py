@@ -282,7 +282,7 @@ def _limited(run: Run) -> Iterator[Violation]:
     due: Counter[Limited] = Counter()
     for trainer, number, step in program.steps:
         for index, story in enumerate(step.stories):
-            if story.kind != ACTS or (trainer, number, index) not in got.stories:
+            if story.kind != ACTS or (trainer, number, "stories", index) not in got.beside:
                 return
             if any(act.kind == CONTEXT for act in every(story.acts)):
                 return  # nobody knows which of the calls in a context came before its release

@@ -12,7 +12,6 @@ from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.one_process.flow import FETCHED
 from squall.model.one_process.outcome import StepOutcome
 from squall.model.program.durations import acts_s, beside_s, slept_s
-from squall.model.program.stories import stories_s
 from squall.real import tracing
 
 #: virtual seconds that a run without faults may take at most: with a hang, in which calls wait
@@ -48,7 +47,6 @@ def PROGRESS(run: Run) -> Iterator[Violation]:  # noqa: N802
     longest_s = LONGEST_HANG_S if run.program is None or run.hangs else LONGEST_S
     if run.program is not None:
         longest_s += slept_s(run.program)
-        longest_s += sum(stories_s(step.stories) for _, _, step in run.program.steps)
         longest_s += beside_s(run.program)
         longest_s += acts_s(run.program)
     if faults_of(run) or run.recovery is not None:

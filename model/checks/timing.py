@@ -190,9 +190,7 @@ def _takes_time(program: Program) -> bool:
         sleeps(program)
         or bool(failing_calls(program) or program.endings)
         or any(
-            step.stories
-            or beside(step)
-            or any(backward.every_s is not None for backward in step.backwards)
+            beside(step) or any(backward.every_s is not None for backward in step.backwards)
             for _, _, step in program.steps
         )
     )

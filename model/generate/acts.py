@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from squall.model.generate.choices import Choices
 from squall.model.program.acts.act import CONTEXT, Act, How
 from squall.model.program.acts.alone import ActError
 from squall.model.program.acts.check import check_acts
 from squall.model.program.acts.kind import ActKind, kinds
+from squall.model.program.choices import Choices
 
 #: acts in a list, in all, and how deep they are in each other
 _MOST_IN_A_LIST, _MOST, _DEEPEST = 4, 18, 4

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import get_args
 
-from squall.model.generate.choices import Choices
+from squall.model.program.choices import Choices
 from squall.model.program.program import FailingCall, FailsBy, Op, Program, Step
 
 _KINDS: tuple[FailingCall, ...] = get_args(FailingCall)
@@ -42,7 +42,4 @@ def with_failing_calls(choices: Choices, program: Program) -> Program:
     def step(step: Step) -> Step:
         return replace(step, ops=tuple(map(op, step.ops)))
 
-    trainers = tuple(
-        replace(trainer, steps=tuple(map(step, trainer.steps))) for trainer in program.trainers
-    )
-    return replace(program, trainers=trainers)
+    return program.with_steps(step)

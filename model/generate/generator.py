@@ -13,11 +13,11 @@ from functools import partial
 
 from squall.model.generate.acts import draw_acts
 from squall.model.generate.beside import draw_beside
-from squall.model.generate.choices import Choices
 from squall.model.generate.hooks import draw_hooks
 from squall.model.generate.profiles import Limits, Profile, draw_profile
 from squall.model.generate.roots import StepDrawing
 from squall.model.generate.sleeps import with_sleeps
+from squall.model.program.choices import Choices
 from squall.model.program.dtypes import BITS
 from squall.model.program.program import (
     Dtype,
@@ -73,9 +73,7 @@ def generate(choices: Choices, limits: Limits | None = None) -> Program:
 def _has_one_step(program: Program) -> bool:
     """Whether a program has one step, which comes to an end, and nothing beside it."""
     steps = [step for _, _, step in program.steps]
-    return len(steps) == 1 and not (
-        program.gathers or program.endings or steps[0].stories or beside(steps[0])
-    )
+    return len(steps) == 1 and not (program.gathers or program.endings or beside(steps[0]))
 
 
 class _ProgramDrawing:
@@ -119,11 +117,8 @@ class _ProgramDrawing:
 
     def _with_story_alone(self, program: Program) -> Program:
         (trainer,) = program.trainers
-        (step,) = trainer.steps
         story = self.choices.group("story alone", partial(self._draw_story, trainer.worker, ALONE))
-        return replace(
-            program, trainers=(replace(trainer, steps=(replace(step, stories=(story,)),)),)
-        )
+        return program.with_steps(lambda step: replace(step, stories=(story,)))
 
     def _draw_leaf(self, number: int) -> Leaf:
         choices, profile = self.choices, self.profile

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from squall.model.generate.choices import Choices
+from squall.model.program.choices import Choices
 
 H = TypeVar("H")
 

@@ -19,7 +19,7 @@ from hashlib import blake2b
 from types import MappingProxyType
 from typing import TypeVar
 
-from squall.model.generate.choices import Choices
+from squall.model.program.choices import Choices
 
 T = TypeVar("T")
 

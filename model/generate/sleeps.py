@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import get_args
 
-from squall.model.generate.choices import Choices
+from squall.model.program.choices import Choices
 from squall.model.program.program import (
     Backward,
     Leaf,
@@ -68,11 +68,7 @@ class _Drawing:
             self.choices.group("sleep", partial(self._leaf, leaf)) if leaf.requires_grad else leaf
             for leaf in self.program.leaves
         ]
-        trainers = [
-            replace(trainer, steps=tuple(self._step(step) for step in trainer.steps))
-            for trainer in self.program.trainers
-        ]
-        return replace(self.program, leaves=tuple(leaves), trainers=tuple(trainers))
+        return self.program.with_steps(self._step, leaves=tuple(leaves))
 
     def _seconds(self) -> tuple[float, ...] | None:
         """How long the next place sleeps in each pass; None if it does not."""

@@ -58,10 +58,7 @@ class Outcome:
     written: int = 0
     #: by trainer: the error that it ended with outside its steps
     broken: dict[int, str] = field(default_factory=dict)
-    #: what came of stories, by (trainer, step, story); of a run on workers
-    stories: dict[tuple[int, int, int], str] = field(default_factory=dict)
-    #: what came of what else goes on beside a step, by (trainer, step, what, number); of a run on
-    #: workers
+    #: what came of what goes on beside a step, by (trainer, step, field, number); of a run on workers
     beside: dict[tuple[int, int, str, int], str] = field(default_factory=dict)
     #: what each worker had of each round of exchange, by (worker, round); of a run on workers
     gathers: dict[tuple[int, int], dict[str, int]] = field(default_factory=dict)

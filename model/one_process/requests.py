@@ -30,7 +30,7 @@ def is_known(program: Program) -> bool:
     return not (
         failing_calls(program)
         or program.endings
-        or any(step.stories or beside(step) or step.retry for _, _, step in program.steps)
+        or any(beside(step) or step.retry for _, _, step in program.steps)
         or any(_may_ask_twice(trainer) for trainer in program.trainers)
     )
 

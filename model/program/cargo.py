@@ -14,12 +14,14 @@ nothing travels (model/program/cargo_values.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar, Literal
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import ConfigDict, Field
 
-from squall.model.program.made import Checked
+from squall.model.program.choices import Choices
+from squall.model.program.made import Checked, plain
 
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -112,12 +114,19 @@ CONTAINERS = frozenset(
         "deep",
     )
 )
-FLOATING = frozenset(("float64", "float32", "float16", "bfloat16", "complex64", "complex128"))
-COMPLEX = frozenset(("complex64", "complex128"))
-#: layouts of tensors that one may write to and look at through another one
-VIEWED = frozenset(("whole", "narrowed", "strided", "transposed"))
-#: the dtypes whose sums are exact where they are small
-EXACT = frozenset(("float64", "complex128"))
+_KINDS: tuple[PartKind, ...] = (
+    *("tensor",) * 8,
+    *("view",) * 3,
+    *("same",) * 2,
+    "detached",
+    *(kind for kind in get_args(PartKind) if kind not in ("tensor", "same", "view", "detached")),
+)
+_LAYOUTS: tuple[Layout, ...] = get_args(Layout)
+_DTYPES: tuple[CargoDtype, ...] = (*("float64",) * 4, *get_args(CargoDtype))
+_CALLS: tuple[CargoCall, ...] = get_args(CargoCall)
+_FAILURES: tuple[CargoFailure, ...] = get_args(CargoFailure)
+_MOST_PARTS = 6
+_WAITS_S = (0.0, 0.0, 0.01, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +148,19 @@ class Part(Checked):
     take: Annotated[int, Field(ge=0, le=100)] = 1
     worker: int = 0
 
+    @classmethod
+    def drawn(cls, choices: Choices, workers: list[int]) -> Part:
+        return cls(
+            kind=choices.pick("kind", _KINDS),
+            layout=choices.pick("layout", _LAYOUTS),
+            dtype=choices.pick("dtype", _DTYPES),
+            seed=choices.integer("seed", 0, 20),
+            grad=choices.chance("grad", 0.4),
+            back=choices.integer("back", 1, 3),
+            take=choices.integer("take", 0, 3),
+            worker=choices.pick("worker", workers),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cargo(Checked):
@@ -151,6 +173,10 @@ class Cargo(Checked):
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+    #: the field of a step that has such, how many at most, and how many programs have some
+    field: ClassVar[str] = "cargoes"
+    most: ClassVar[int] = 2
+    often: ClassVar[float] = 0.25
 
     worker: int
     before: int = 0
@@ -162,10 +188,59 @@ class Cargo(Checked):
     wait_s: Annotated[float, Field(ge=0, le=1000)] = 0.0
     fails: CargoFailure | None = None
 
+    @property
+    def handlers(self) -> int:
+        """It makes one call at a time, whose function may wait for references or for a relay."""
+        return 2
 
-def plain(made: Any) -> dict[str, Any]:
-    """The fields of a part, or of a cargo, as plain values: what a script can have."""
-    found = {field.name: getattr(made, field.name) for field in fields(made)}
-    if "parts" in found:
-        found["parts"] = tuple(plain(part) for part in made.parts)
-    return found
+    @property
+    def longest_s(self) -> float:
+        return self.wait_s
+
+    @property
+    def size(self) -> int:
+        return 1 + len(self.parts)
+
+    def wrong(self) -> str | None:
+        wrong = self.call == "relay" and len(self.via) != 1
+        return f"via: there is one worker on the way, not {len(self.via)}" if wrong else None
+
+    def plain(self) -> dict[str, Any]:
+        """The fields as plain values: what a script can have."""
+        return {**plain(self), "parts": tuple(map(plain, self.parts))}
+
+    @classmethod
+    def drawn(cls, choices: Choices, workers: list[int], most_before: int) -> Cargo:
+        """One that is drawn; the first of ``workers`` is the simplest one to carry it to."""
+        call = choices.pick("call", _CALLS)
+        fails = choices.chance("fails", 0.15)
+        parts = [
+            choices.group("part", partial(Part.drawn, choices, workers))
+            for _ in range(choices.integer("parts", 1, _MOST_PARTS))
+        ]
+        return cls(
+            worker=choices.pick("worker", workers),
+            before=choices.integer("before", 0, most_before),
+            parts=tuple(parts),
+            call=call,
+            via=(choices.pick("via", workers),) if call == "relay" else (),
+            writes=choices.chance("writes", 0.4),
+            passes=choices.choice("passes", (0, 0, 1, 1, 2)),
+            wait_s=choices.choice("wait", _WAITS_S),
+            fails=choices.pick("failure", _FAILURES) if fails else None,
+        )
+
+    def for_compiled(self) -> Cargo:
+        """Without calls that are to fail, which leave something there, without passes through proxies
+        that lose their context, without references that are handed on within their owner, maybe before
+        they are created, and without a history and its memory beside each other, which share it there
+        (views-arrive-unrelated)."""
+        cargo = self
+        if cargo.via == (cargo.worker,):
+            cargo = replace(cargo, call="sync", via=())
+        lost = cargo.call == "proxy_async"
+        parts = (
+            replace(part, kind="tensor") if part.kind == "detached" else part
+            for part in cargo.parts
+        )
+        return replace(cargo, parts=tuple(parts), fails=None, passes=0 if lost else cargo.passes)

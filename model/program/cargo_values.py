@@ -2,7 +2,7 @@
 
 Ordinary PyTorch code that knows nothing of RPC: it runs on workers, in scripts (``squall export``)
 and, to say what must come, where nothing travels. Parts are plain dictionaries here
-(:func:`squall.model.program.cargo.plain`).
+(:meth:`squall.model.program.cargo.Cargo.plain`).
 """
 
 from __future__ import annotations

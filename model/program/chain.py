@@ -8,12 +8,14 @@ creation is under way. What a chain must come to is the sum of what its links ad
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar, Literal
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import ConfigDict, Field
 
-from squall.model.program.made import Checked
+from squall.model.program.choices import Choices
+from squall.model.program.made import Checked, plain
 
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -44,6 +46,14 @@ Ending = Literal[
     "dropped",  # nobody asks
 ]
 
+#: links that make the number one more
+ADDING = frozenset(("add", "proxy"))
+_ORIGINS: tuple[Origin, ...] = get_args(Origin)
+_KINDS: tuple[LinkKind, ...] = get_args(LinkKind)
+_ENDINGS: tuple[Ending, ...] = get_args(Ending)
+_MOST_LINKS = 4
+_MOST_READERS = 3
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link(Checked):
@@ -66,6 +76,10 @@ class Chain(Checked):
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+    #: the field of a step that has such, how many at most, and how many programs have some
+    field: ClassVar[str] = "chains"
+    most: ClassVar[int] = 3
+    often: ClassVar[float] = 0.25
 
     worker: int
     before: int = 0
@@ -77,19 +91,64 @@ class Chain(Checked):
     ending: Ending = "to_here"
     waits: bool = False
 
+    @property
+    def last_number(self) -> int:
+        """The number that the last reference refers to."""
+        return self.number + sum(link.kind in ADDING for link in self.links)
 
-#: links that make the number one more
-ADDING = frozenset(("add", "proxy"))
+    @property
+    def handlers(self) -> int:
+        """It has readers; and what makes the last of its references may wait for the others."""
+        return 1 + self.size
 
+    @property
+    def longest_s(self) -> float:
+        return 1.0
 
-def last_number(chain: Chain) -> int:
-    """The number that the last reference refers to."""
-    return chain.number + sum(link.kind in ADDING for link in chain.links)
+    @property
+    def size(self) -> int:
+        return 1 + len(self.links) + len(self.readers)
 
+    def wrong(self) -> str | None:
+        wrong = self.origin == "elsewhere" and len(self.via) != 1
+        return f"via: there is one worker on the way, not {len(self.via)}" if wrong else None
 
-def plain(chain: Chain) -> dict[str, Any]:
-    """The chain as plain values: what a script can have."""
-    found = {field.name: getattr(chain, field.name) for field in fields(chain)}
-    found["links"] = tuple((link.kind, link.worker, link.holds) for link in chain.links)
-    found["expected"] = last_number(chain)
-    return found
+    def plain(self) -> dict[str, Any]:
+        """The chain as plain values: what a script can have."""
+        links = tuple((link.kind, link.worker, link.holds) for link in self.links)
+        return {**plain(self), "links": links, "expected": self.last_number}
+
+    @classmethod
+    def drawn(cls, choices: Choices, workers: list[int], most_before: int) -> Chain:
+        """One that is drawn; the first of ``workers`` is the trainer's own."""
+
+        def link() -> Link:
+            return Link(
+                kind=choices.pick("kind", _KINDS),
+                worker=choices.pick("worker", workers),
+                holds=choices.chance("holds", 0.2),
+            )
+
+        origin = choices.pick("origin", _ORIGINS)
+        links = [
+            choices.group("link", link) for _ in range(choices.integer("links", 0, _MOST_LINKS))
+        ]
+        readers = choices.integer("readers", 0, _MOST_READERS)
+        return cls(
+            worker=choices.pick("worker", workers),
+            before=choices.integer("before", 0, most_before),
+            origin=origin,
+            via=(choices.pick("via", workers),) if origin == "elsewhere" else (),
+            number=choices.integer("number", 0, 20),
+            links=tuple(links),
+            readers=tuple(
+                choices.group("reader", partial(choices.pick, "worker", workers))
+                for _ in range(readers)
+            ),
+            ending=choices.pick("ending", _ENDINGS),
+        )
+
+    def for_compiled(self) -> Chain:
+        """With values that are there before their references go on: on PyTorch's engine a reference
+        that is handed on within its owner before it is created has none (home-before-creation)."""
+        return replace(self, waits=True)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from squall.model.program.acts.alone import ActError
 from squall.model.program.acts.check import check_acts
-from squall.model.program.cargo import Cargo
-from squall.model.program.chain import Chain
+from squall.model.program.cargo import Part
+from squall.model.program.chain import Link
 from squall.model.program.program import (
     CHECKS,
     HELPER_CALLS,
     REFERENCE_CALLS,
+    WORKERS,
     Backward,
     Beside,
     Input,
@@ -31,7 +33,6 @@ from squall.model.program.program import (
 from squall.model.program.stories import ACTS, Story, ranges_of
 from squall.model.program.stories import KINDS as STORIES
 from squall.model.program.strict_json import MadeError, shown
-from squall.model.program.updates import MOST_UPDATES, Updates
 
 if TYPE_CHECKING:
     from squall.model.program.kind import Kind
@@ -147,71 +148,57 @@ def _check_seconds(seconds: float, place: str) -> None:
 def _check_step(program: Program, trainer: Trainer, step: Step, place: str) -> None:
     for index, op in enumerate(step.ops):
         _check_op(program, trainer, step, index, op, f"{place}.ops[{index}]")
-    for at, story in enumerate(step.stories):
-        _check_worker(program, story.worker, f"{place}.stories[{at}].worker")
-        if story.kind not in STORIES and story.kind != ACTS:
-            known = ", ".join((*STORIES, ACTS))
-            raise ProgramError(
-                f"{place}.stories[{at}].kind: {story.kind!r} is no story; there are {known}"
-            )
-        if story.kind == ACTS:
-            try:
-                acts = f"{place}.stories[{at}].acts"
-                check_acts(story.acts, trainer.worker, program.workers, acts)
-            except ActError as error:
-                raise ProgramError(str(error)) from None
-        elif story.acts:
-            raise ProgramError(f"{place}.stories[{at}].acts: only a story of kind {ACTS!r} has any")
-        if story.before < 0:
-            raise ProgramError(f"{place}.stories[{at}].before: {story.before} is negative")
-        _check_numbers(story, f"{place}.stories[{at}].numbers")
     for field, at, thing in beside(step):
-        _check_beside(program, thing, f"{place}.{field}[{at}]")
+        _check_beside(program, trainer, thing, f"{place}.{field}[{at}]")
     for at, backward in enumerate(step.backwards):
         _check_backward(program, step, backward, f"{place}.backwards[{at}]")
     if step.optimize and trainer.optimizer is None:
         raise ProgramError(f"{place}.optimize: the trainer has no optimizer")
 
 
-def _check_numbers(story: Story, place: str) -> None:
+def _check_story(program: Program, trainer: Trainer, story: Story, place: str) -> None:
+    if story.kind not in STORIES and story.kind != ACTS:
+        known = ", ".join((*STORIES, ACTS))
+        raise ProgramError(f"{place}.kind: {story.kind!r} is no story; there are {known}")
+    if story.kind == ACTS:
+        try:
+            check_acts(story.acts, trainer.worker, program.workers, f"{place}.acts")
+        except ActError as error:
+            raise ProgramError(str(error)) from None
+    elif story.acts:
+        raise ProgramError(f"{place}.acts: only a story of kind {ACTS!r} has any")
     ranges = ranges_of(story.kind)
     if len(story.numbers) > len(ranges):
-        raise ProgramError(f"{place}: {story.kind!r} has no more than {len(ranges)}")
+        raise ProgramError(f"{place}.numbers: {story.kind!r} has no more than {len(ranges)}")
     for at, (number, (name, (least, most))) in enumerate(
         zip(story.numbers, ranges.items(), strict=False)
     ):
         if not least <= number <= most:
-            raise ProgramError(f"{place}[{at}]: {name} is {number}, not {least} to {most}")
+            raise ProgramError(f"{place}.numbers[{at}]: {name} is {number}, not {least} to {most}")
 
 
-def _check_beside(program: Program, thing: Beside, place: str) -> None:
-    for field, worker in _workers_of(thing):
-        _check_worker(program, worker, f"{place}.{field}")
+def _check_beside(program: Program, trainer: Trainer, thing: Beside, place: str) -> None:
+    for where, worker in _workers_of(thing, place):
+        _check_worker(program, worker, where)
     if thing.before < 0:
         raise ProgramError(f"{place}.before: {thing.before} is negative")
-    if isinstance(thing, Updates):
-        if len(thing.trainers) * thing.steps > MOST_UPDATES:
-            raise ProgramError(f"{place}.steps: makes more than {MOST_UPDATES} updates")
-        return
-    needed = thing.call == "relay" if isinstance(thing, Cargo) else thing.origin == "elsewhere"
-    if needed and len(thing.via) != 1:
-        raise ProgramError(f"{place}.via: there is one worker on the way, not {len(thing.via)}")
+    if isinstance(thing, Story):
+        _check_story(program, trainer, thing, place)
+    elif (wrong := thing.wrong()) is not None:
+        raise ProgramError(f"{place}.{wrong}")
 
 
-def _workers_of(thing: Beside) -> Iterator[tuple[str, int]]:
-    """The workers that it names, and the fields in which it does."""
-    yield "worker", thing.worker
-    lists: dict[str, tuple[int, ...]] = {}
-    if isinstance(thing, Cargo):
-        lists = {"via": thing.via}
-        yield from ((f"parts[{at}].worker", part.worker) for at, part in enumerate(thing.parts))
-    elif isinstance(thing, Chain):
-        lists = {"via": thing.via, "readers": thing.readers}
-        yield from ((f"links[{at}].worker", link.worker) for at, link in enumerate(thing.links))
-    else:
-        lists = {"owners": thing.owners, "trainers": thing.trainers}
-    for field, workers in lists.items():
-        yield from ((f"{field}[{at}]", worker) for at, worker in enumerate(workers))
+def _workers_of(thing: Any, place: str) -> Iterator[tuple[str, int]]:
+    """The workers that it names, but in acts, and the places in which it does."""
+    for field in fields(thing):
+        value = getattr(thing, field.name)
+        if field.name == "worker":
+            yield f"{place}.worker", value
+        for at, each in enumerate(value if isinstance(value, tuple) else ()):
+            if field.name in WORKERS:
+                yield f"{place}.{field.name}[{at}]", each
+            elif isinstance(each, Link | Part):
+                yield from _workers_of(each, f"{place}.{field.name}[{at}]")
 
 
 def _check_op(

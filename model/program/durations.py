@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.model.program.acts.alone import told_alone
-from squall.model.program.program import Program
+from squall.model.program.program import Program, beside
 
 
 def sleeps(program: Program) -> bool:
@@ -26,14 +26,8 @@ def slept_s(program: Program) -> float:
 
 
 def beside_s(program: Program) -> float:
-    """Seconds that what goes on beside the steps of a program may wait, at most."""
-    total = 0.0
-    for _, _, step in program.steps:
-        total += sum(cargo.wait_s for cargo in step.cargoes) + len(step.chains)
-        for each in step.updates:
-            waits = len(each.trainers) * each.steps * (len(each.owners) + 3)
-            total += each.pause_s * waits + 1.0
-    return total
+    """Seconds that what goes on beside the steps of a program may take at most, but for acts."""
+    return sum(thing.longest_s for _, _, step in program.steps for _, _, thing in beside(step))
 
 
 def acts_s(program: Program) -> float:

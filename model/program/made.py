@@ -99,3 +99,8 @@ def unchecked(made: T, **changes: Any) -> T:
         name = field.name
         object.__setattr__(copy, name, changes[name] if name in changes else getattr(made, name))
     return copy
+
+
+def plain(made: Any) -> dict[str, Any]:
+    """The fields of a dataclass, as a script can have them."""
+    return {field.name: getattr(made, field.name) for field in fields(made)}

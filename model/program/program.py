@@ -19,8 +19,8 @@ leaf that the worker owns itself is taken there and does not travel.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -358,6 +358,13 @@ class Program(Checked):
             (t, s, step) for t, tr in enumerate(self.trainers) for s, step in enumerate(tr.steps)
         ]
 
+    def with_steps(self, change: Callable[[Step], Step], **changes: Any) -> Program:
+        """The program with each step changed so, and with other changes."""
+        trainers = tuple(
+            replace(trainer, steps=tuple(map(change, trainer.steps))) for trainer in self.trainers
+        )
+        return replace(self, trainers=trainers, **changes)
+
     @property
     def most_handlers(self) -> int:
         """How many handlers of its calls may be under way at once, wherever they run.
@@ -367,15 +374,7 @@ class Program(Checked):
         """
         steps = [step for _, _, step in self.steps]
         calls = sum(1 + len(op.via) for step in steps for op in step.ops if op.call != "local")
-        # A cargo makes one call at a time, whose function may wait for references or for a relay.
-        calls += sum(2 * len(step.cargoes) for step in steps)
-        # A chain has readers; and what makes the last of its references may wait for the others.
-        for step in steps:
-            calls += sum(2 + len(chain.links) + len(chain.readers) for chain in step.chains)
-        # Each who updates makes one call at a time, and is one.
-        return calls + sum(
-            len(each.trainers) * (1 + len(each.owners)) for step in steps for each in step.updates
-        )
+        return calls + sum(thing.handlers for step in steps for _, _, thing in beside(step))
 
 
 #: what looks at a program as it is made, and raises ValueError where it makes no sense; what does so
@@ -397,18 +396,36 @@ def travels(program: Program, index: int, op: Op, input: Input) -> bool:
     return not (is_leaf and not op.builtin and program.leaves[number].owner == op.worker)
 
 
+def drops(step: Step) -> dict[int, list[int]]:
+    """By operation: those whose references the trainer lets go of after it."""
+    ops = step.ops
+    if all(op.keep in ("step", "program") for op in ops):
+        return {}
+    last = list(range(len(ops)))
+    for index, op in enumerate(ops):
+        for input in op.inputs:
+            if index - input.back >= 0:
+                last[index - input.back] = index
+    for backward in step.backwards:
+        for back in backward.roots:
+            last[-back] = len(ops)
+    found: dict[int, list[int]] = {}
+    for index, op in enumerate(ops):
+        if op.call in REFERENCE_CALLS and op.keep in ("now", "use"):
+            found.setdefault(last[index], []).append(index)
+    return found
+
+
 #: what goes on beside a step
-Beside = Cargo | Chain | Updates
+Beside = Story | Cargo | Chain | Updates
+#: fields of it that are lists of workers
+WORKERS = ("via", "readers", "owners", "trainers")
+BESIDE = ("stories", "cargoes", "chains", "updates")
 
 
 def beside(step: Step) -> list[tuple[str, int, Beside]]:
-    """What goes on beside a step, but stories: the field that it is in, its number, itself."""
-    fields: dict[str, tuple[Beside, ...]] = {
-        "cargoes": step.cargoes,
-        "chains": step.chains,
-        "updates": step.updates,
-    }
-    return [(field, at, each) for field, things in fields.items() for at, each in enumerate(things)]
+    """What goes on beside a step: the field that it is in, its number, itself."""
+    return [(field, at, each) for field in BESIDE for at, each in enumerate(getattr(step, field))]
 
 
 def failing_passes(program: Program) -> bool:

@@ -25,6 +25,8 @@ from typing import Any
 
 import torch
 
+from squall.model.program.stories import Declare
+
 #: what may stand in a script as it is printed
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _OURS = "squall."
@@ -243,7 +245,7 @@ class _Plain(ast.NodeTransformer):
         """Whether it only notes a story under its name, which a script has no use for."""
         called = decorator.func if isinstance(decorator, ast.Call) else decorator
         meant = self._names.get(called.id) if isinstance(called, ast.Name) else None
-        return str(getattr(meant, "__qualname__", "")).startswith("stories_of.")
+        return isinstance(meant, Declare)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         before, self._data = self._data, bool(node.decorator_list)

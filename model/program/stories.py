@@ -24,11 +24,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, overload
+from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import ConfigDict
 
-from squall.model.program.acts.act import Act
+from squall.model.program.acts.act import Act, every
 from squall.model.program.acts.alone import told_alone
 from squall.model.program.made import Checked
 
@@ -71,6 +71,20 @@ class Story(Checked):
     before: int = 0
     acts: tuple[Act, ...] = ()
     numbers: tuple[int, ...] = ()
+
+    @property
+    def handlers(self) -> int:
+        """It does not say how many."""
+        return 0
+
+    @property
+    def longest_s(self) -> float:
+        """Of virtual time, but for that of acts."""
+        return _registered()[self.kind].longest_s
+
+    @property
+    def size(self) -> int:
+        return 1 + sum(1 for _ in every(self.acts))
 
 
 #: how often programs are given a story
@@ -145,13 +159,7 @@ class _Names(Sequence[str]):
             self._registered = len(known)
         return self._names
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[str]: ...
-
-    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+    def __getitem__(self, index: Any) -> Any:
         return self._found()[index]
 
     def __len__(self) -> int:
@@ -183,9 +191,12 @@ ALONE: Sequence[str] = _Names(lambda kind: kind.drawn == "alone")
 P = TypeVar("P", bound=Callable[..., Any])
 
 
-class Declare(Protocol):
-    """Registers what performs a story, and returns it as it is. Raises ValueError if there is a
-    story of that name in another module."""
+@dataclass(frozen=True, slots=True)
+class Declare:
+    """Declares the stories of a module: a decorator that registers what performs one, and returns it as it is."""
+
+    module: str
+    rank: int
 
     def __call__(
         self,
@@ -198,23 +209,9 @@ class Declare(Protocol):
         errors: tuple[str, ...] = (),
         numbers: Mapping[str, tuple[int, int]] = NO_NUMBERS,
         longest_s: float = LONGEST_S,
-    ) -> Callable[[P], P]: ...
-
-
-def stories_of(module: str, *, rank: int = LAST) -> Declare:
-    """A decorator for the stories that a module declares."""
-
-    def declare(
-        name: str,
-        *,
-        expected: Expected = AS_IT_SHOULD_BE,
-        drawn: Drawn = "often",
-        port_only: str = "",
-        on_torch: tuple[str, Expected] | None = None,
-        errors: tuple[str, ...] = (),
-        numbers: Mapping[str, tuple[int, int]] = NO_NUMBERS,
-        longest_s: float = LONGEST_S,
     ) -> Callable[[P], P]:
+        """What it is given is that of :class:`StoryKind`. Raises ValueError if there is a story of that name."""
+
         def register(perform: P) -> P:
             kind = StoryKind(
                 name=name,
@@ -226,8 +223,8 @@ def stories_of(module: str, *, rank: int = LAST) -> Declare:
                 errors=errors,
                 numbers=numbers,
                 longest_s=longest_s,
-                rank=rank,
-                module=module,
+                rank=self.rank,
+                module=self.module,
             )
             if _REGISTERED.setdefault(name, kind) is not kind:
                 raise ValueError(f"there are two stories called {name!r}")
@@ -235,12 +232,10 @@ def stories_of(module: str, *, rank: int = LAST) -> Declare:
 
         return register
 
-    return declare
 
-
-def kinds() -> list[StoryKind]:
-    """All registered kinds: by rank and name of their modules, in a module as they are declared."""
-    return [_registered()[name] for name in KINDS]
+def stories_of(module: str, *, rank: int = LAST) -> Declare:
+    """Declares the stories of a module."""
+    return Declare(module, rank)
 
 
 def port_only() -> dict[str, str]:
@@ -299,8 +294,3 @@ def numbers_of(story: Story) -> dict[str, int]:
 def ranges_of(kind: str) -> Mapping[str, tuple[int, int]]:
     """The least and the greatest of each number of a kind, by name."""
     return _registered()[kind].numbers
-
-
-def stories_s(stories: Iterable[Story]) -> float:
-    """Seconds of virtual time that these stories take at most."""
-    return sum(_registered()[story.kind].longest_s for story in stories)

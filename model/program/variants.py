@@ -12,11 +12,7 @@ def in_one_group(program: Program) -> Program:
     """The program without groups after the first: what it computes is the same."""
     if not program.endings:
         return program
-    trainers = tuple(
-        replace(trainer, steps=tuple(replace(step, group=0) for step in trainer.steps))
-        for trainer in program.trainers
-    )
-    return replace(program, trainers=trainers, endings=())
+    return program.with_steps(lambda step: replace(step, group=0), endings=())
 
 
 def under_faults(program: Program) -> Program:
@@ -25,11 +21,7 @@ def under_faults(program: Program) -> Program:
     which no pass ends after a call that failed, and no calls without a limit of time."""
     if not program.gathers and not any(step.stories for _, _, step in program.steps):
         return program
-    trainers = tuple(
-        replace(trainer, steps=tuple(_under_faults(step) for step in trainer.steps))
-        for trainer in program.trainers
-    )
-    return replace(program, trainers=trainers, gathers=0)
+    return program.with_steps(_under_faults, gathers=0)
 
 
 def _under_faults(step: Step) -> Step:

@@ -21,6 +21,7 @@ from squall.model.program.made import check_parts, unchecked
 from squall.model.program.operations import KINDS
 from squall.model.program.program import (
     REFERENCE_CALLS,
+    WORKERS,
     Backward,
     Input,
     Op,
@@ -178,8 +179,7 @@ def with_workers(program: Program, mapping: Mapping[int, int]) -> Program:
 
 def _are_workers(thing: Any, name: str) -> bool:
     """Whether a field of that name has a list of workers."""
-    fields = ("via", "readers", "owners", "trainers")
-    return name in fields and all(isinstance(each, int) for each in thing)
+    return name in WORKERS and all(isinstance(each, int) for each in thing)
 
 
 def _workers(program: Program) -> set[int]:

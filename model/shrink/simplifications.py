@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-from squall.model.program.acts.act import Act, every
+from squall.model.program.acts.act import Act
 from squall.model.program.made import unchecked
 from squall.model.program.operations import KINDS
-from squall.model.program.program import Call, Leaf, Program
+from squall.model.program.program import Call, Leaf, Program, beside
 
 #: calls, and kinds of operations, that are tried instead of others: the simplest first
 SIMPLE_CALLS: tuple[Call, ...] = ("local", "sync", "async", "remote")
@@ -74,10 +74,7 @@ def size(program: Program) -> int:
     for _, _, step in program.steps:
         count += 1 + len(step.ops) + sum(len(op.inputs) + len(op.via) for op in step.ops)
         count += sum(1 + len(backward.roots) for backward in step.backwards)
-        count += sum(1 + sum(1 for _ in every(story.acts)) for story in step.stories)
-        count += sum(1 + len(cargo.parts) for cargo in step.cargoes)
-        count += sum(1 + len(chain.links) + len(chain.readers) for chain in step.chains)
-        count += sum(each.steps + len(each.owners) + len(each.trainers) for each in step.updates)
+        count += sum(thing.size for _, _, thing in beside(step))
     return count
 
 

@@ -166,14 +166,11 @@ def _values(program: Program, got: Outcome) -> Facts:
             facts["kept", *place, output] = value
     for number, leaf in enumerate(got.leaves):
         facts["leaf", number] = leaf
-    for place, line in got.stories.items():
-        facts["story", *place] = line
     for trainer, number, step in program.steps:
-        for index in range(len(step.stories)):
-            facts.setdefault(("story", trainer, number, index), NO_END)
         for field, index, _ in beside(step):
             thing = (trainer, number, field, index)
-            facts["beside", *thing] = got.beside.get(thing, NO_END)
+            fact = ("story", trainer, number, index) if field == "stories" else ("beside", *thing)
+            facts[fact] = got.beside.get(thing, NO_END)
     for round, gathered in got.gathers.items():
         facts["gather", *round] = gathered
     return facts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from squall.model.program.acts.kind import outline
@@ -13,11 +12,12 @@ from squall.model.program.program import (
     Program,
     Step,
     beside,
+    drops,
     source,
     travels,
 )
 from squall.model.program.source import NotPlainError
-from squall.model.program.stories import ACTS, numbers_of, perform_of
+from squall.model.program.stories import ACTS, Story
 from squall.sim.export.operations import OperationText, Place
 from squall.sim.export.parts import Parts
 from squall.sim.export.sleeps import passes_that_may_fail
@@ -103,22 +103,18 @@ class StepText:
     def _begin_stories(self, lines: Lines, index: int) -> None:
         """Those that begin before an operation; those behind all of them, before the last."""
         last = len(self.ops) - 1
-        for story in self.step.stories:
-            if min(story.before, last) != index:
+        for field, number, thing in beside(self.step):
+            if min(thing.before, last) != index:
                 continue
-            if story.kind == ACTS:
+            what = f"story {thing.kind}" if isinstance(thing, Story) else f"{field}[{number}]"
+            if isinstance(thing, Story) and thing.kind == ACTS:
                 lines.add(
                     "# Under squall these acts go on beside this. A script cannot have them: what",
                     "# does them is squall's own.",
-                    *(f"#   {line}" for line in outline(story.acts)),
+                    *(f"#   {line}" for line in outline(thing.acts)),
                 )
             else:
-                performed, numbers = perform_of(story.kind), numbers_of(story)
-                performed = partial(performed, **numbers) if numbers else performed
-                self._begin(lines, f"story {story.kind}", performed, story.worker)
-        for field, number, thing in beside(self.step):
-            if min(thing.before, last) == index:
-                self._begin(lines, f"{field}[{number}]", performer(thing), thing.worker)
+                self._begin(lines, what, performer(thing), thing.worker)
 
     def _begin(self, lines: Lines, what: str, performed: Any, worker: int) -> None:
         try:
@@ -147,13 +143,13 @@ class StepText:
     def body(self, lines: Lines) -> None:
         """What is done in the context."""
         self._fetched, self._futures, self._passes, self._begun = set(), set(), 0, []
-        drops = self._drops()
+        dropped_after = drops(self.step)
         if not self.ops:
             self._begin_stories(lines, -1)
         for index in range(len(self.ops)):
             self._begin_stories(lines, index)
             self.operation(lines, index)
-            for dropped in drops.get(index, ()):
+            for dropped in dropped_after.get(index, ()):
                 lines.add(f"del y{dropped}_rref")
         for index in range(len(self.ops)):
             self._wait(lines, index)
@@ -215,23 +211,6 @@ class StepText:
             lines.add(f"y{number} = y{number}.wait()")
             if self.step.ops[number].grad == "off_at_caller":
                 self._detach(lines, self.ops[number])
-
-    def _drops(self) -> dict[int, list[int]]:
-        """By operation: those whose references the trainer lets go of after it."""
-        ops = self.step.ops
-        last = list(range(len(ops)))
-        for index, op in enumerate(ops):
-            for input in op.inputs:
-                if index - input.back >= 0:
-                    last[index - input.back] = index
-        for backward in self.step.backwards:
-            for back in backward.roots:
-                last[-back] = len(ops)
-        found: dict[int, list[int]] = {}
-        for index, op in enumerate(ops):
-            if op.call in REFERENCE_CALLS and op.keep in ("now", "use"):
-                found.setdefault(last[index], []).append(index)
-        return found
 
     # -- backward ---------------------------------------------------------------------------------
 

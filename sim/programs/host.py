@@ -79,7 +79,7 @@ class Host:
         self.keeps_errors = False
         #: by story (trainer, step, number): what is called after the worker's shutdown to say how
         #: it ended
-        self.afterwards: dict[tuple[int, int, int], Callable[[], str]] = {}
+        self.afterwards: dict[tuple[int, int, str, int], Callable[[], str]] = {}
 
     def op(self, address: Address) -> Op:
         return self.program.trainers[address[0]].steps[address[1]].ops[address[2]]

@@ -233,7 +233,7 @@ def _tell_afterwards(cluster: Cluster, hosts: list[Host], outcome: Outcome) -> N
 
     def tell(host: Host) -> None:
         for where, told in host.afterwards.items():
-            outcome.stories[where] = told()
+            outcome.beside[where] = told()
 
     cluster.call({host.worker: partial(tell, host) for host in hosts if host.afterwards})
 

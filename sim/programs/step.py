@@ -12,7 +12,16 @@ from torch import Tensor
 from squall.model.one_process.outcome import StepOutcome
 from squall.model.program.kind import Value
 from squall.model.program.operations import KINDS
-from squall.model.program.program import REFERENCE_CALLS, Backward, Input, Op, Step, beside, source
+from squall.model.program.program import (
+    REFERENCE_CALLS,
+    Backward,
+    Input,
+    Op,
+    Step,
+    beside,
+    drops,
+    source,
+)
 from squall.real.autograd import api as autograd
 from squall.real.future import Future
 from squall.real.rpc import api as rpc
@@ -50,7 +59,7 @@ class StepRun:
         self._begin_stories: Callable[[int], None] | None = None
 
     def run(self) -> None:
-        if not self.step.stories and not beside(self.step):
+        if not beside(self.step):
             self._run()
             return
         stories = StoryRuns(self.trainer.outcome, self.trainer.number, self.number, self.step)
@@ -129,7 +138,7 @@ class StepRun:
     # -- forward ----------------------------------------------------------------------------
 
     def _forward(self) -> None:
-        last_uses = self._last_uses()
+        dropped_after = drops(self.step)
         for index, op in enumerate(self.step.ops):
             if self._begin_stories is not None:
                 self._begin_stories(index)
@@ -146,29 +155,10 @@ class StepRun:
                 self.values[index] = _detached(result)
             # This frame must not hold the last references to what is dropped now.
             del inputs, result
-            for dropped in last_uses.get(index, ()):
+            for dropped in dropped_after.get(index, ()):
                 self.values[dropped] = None
         for index in range(len(self.values)):
             self._await(index)
-
-    def _last_uses(self) -> dict[int, list[int]]:
-        """By operation: the operations whose references are dropped after it."""
-        ops = self.step.ops
-        if all(op.keep in ("step", "program") for op in ops):
-            return {}
-        last = list(range(len(ops)))
-        for index, op in enumerate(ops):
-            for input in op.inputs:
-                if index - input.back >= 0:
-                    last[index - input.back] = index
-        for backward in self.step.backwards:
-            for back in backward.roots:
-                last[-back] = len(ops)
-        found: dict[int, list[int]] = {}
-        for index, op in enumerate(ops):
-            if op.call in REFERENCE_CALLS and op.keep in ("now", "use"):
-                found.setdefault(last[index], []).append(index)
-        return found
 
     def _input(self, index: int, op: Op, input: Input) -> Any:
         is_leaf, number = source(self.program, index, input)

@@ -24,14 +24,14 @@ from typing import NamedTuple
 
 import squall.sim.programs.stories.play  # noqa: F401  registers the stories that programs have
 from squall.model.generate.beside import for_compiled
-from squall.model.generate.choices import Choices
 from squall.model.generate.failing import with_failing_calls
 from squall.model.generate.generator import generate
 from squall.model.generate.keyed import NO_CHANGES, Changes, KeyedChoices
 from squall.model.generate.profiles import Limits
+from squall.model.program.choices import Choices
 from squall.model.program.made import trusted
 from squall.model.program.program import Program, beside, source
-from squall.model.program.stories import ALONE, port_only
+from squall.model.program.stories import ALONE
 from squall.model.program.variants import in_one_group, under_faults
 from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
 from squall.sim.faults.draw import MILD, PROFILES, Drawing, Profile
@@ -163,7 +163,7 @@ def draw(
             limits = _DEVICE_LIMITS if settings.device == STAND_IN_NAME else None
             program, world = _draw_plain(choices, settings.plan, limits)
         if settings.engine != "port":
-            program = for_compiled(_told_there(in_one_group(program)))
+            program = for_compiled(in_one_group(program))
         elif not _raises(world.faults):
             program = choices.group("failing calls", partial(_may_fail, choices, program))
     return Scenario(
@@ -347,7 +347,7 @@ def _world_of_script(
 
 def _threads_needed(program: Program) -> int:
     """With how many threads an agent can serve the program, whatever waits in them for whom."""
-    if any(beside(step) for _, _, step in program.steps):
+    if any(field != "stories" for _, _, step in program.steps for field, _, _ in beside(step)):
         return max(3, program.most_handlers)
     return 3 if _waits_in_threads(program) else 1
 
@@ -368,25 +368,6 @@ def _waits_in_threads(program: Program) -> bool:
     return False
 
 
-def _told_there(program: Program) -> Program:
-    """The program without stories that the compiled engine cannot play."""
-    impossible = port_only()
-    trainers = tuple(
-        replace(
-            trainer,
-            steps=tuple(
-                replace(
-                    step,
-                    stories=tuple(each for each in step.stories if each.kind not in impossible),
-                )
-                for step in trainer.steps
-            ),
-        )
-        for trainer in program.trainers
-    )
-    return replace(program, trainers=trainers)
-
-
 def _leaving_in_time(program: Program) -> Program:
     """Nobody waits without a limit for workers that may have ended."""
     endings = tuple(
@@ -397,11 +378,7 @@ def _leaving_in_time(program: Program) -> Program:
 
 def _retrying(program: Program) -> Program:
     """Every step is tried again in a fresh context if it fails."""
-    trainers = tuple(
-        replace(trainer, steps=tuple(replace(step, retry=True) for step in trainer.steps))
-        for trainer in program.trainers
-    )
-    return replace(program, trainers=trainers)
+    return program.with_steps(lambda step: replace(step, retry=True))
 
 
 def expanded(scenario: Scenario, names: Mapping[int, str] | None = None) -> list[tuple[str, str]]:

@@ -123,7 +123,7 @@ class Guest:
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
         for where, tell in host.afterwards.items():
-            self.outcome.stories[where] = tell()
+            self.outcome.beside[where] = tell()
         self.here.ask("end", problem, self.serve_outcome())
 
     def serve_outcome(self) -> tuple[Outcome, dict[int, Any]]:

@@ -7,8 +7,9 @@ from typing import get_args
 import pytest
 import torch
 
-from squall.model.program.cargo import Layout, Part, plain
+from squall.model.program.cargo import Layout, Part
 from squall.model.program.cargo_values import facts, tensor_of, without_gaps, write
+from squall.model.program.made import plain
 from squall.real.rpc.tensor_copies import copy_tensor, copy_tensors
 
 

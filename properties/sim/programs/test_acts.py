@@ -349,7 +349,7 @@ def line_of(acts: Acts, engine: str, workers: int = 2) -> str:
     assert (run.crash, run.waits) == (None, [])
     if engine == "port":
         assert check(run) == []
-    return run.got.stories[0, 0, 0]
+    return run.got.beside[0, 0, "stories", 0]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -495,7 +495,7 @@ def test_acts_go_on_under_faults() -> None:
     scenario = Scenario(work=program_of(acts), seed=3).in_world(faults=lost)
     run = play(scenario)
     assert run.got is not None and check(run) == []
-    assert run.got.stories[0, 0, 0] != as_line(told_alone(acts, 0).lines)
+    assert run.got.beside[0, 0, "stories", 0] != as_line(told_alone(acts, 0).lines)
 
 
 def test_acts_that_could_wait_for_ever_are_left_out_under_faults() -> None:

@@ -13,7 +13,6 @@ from typing import get_args
 import pytest
 
 from squall.model.generate.beside import for_compiled
-from squall.model.generate.cargo import draw_cargo
 from squall.model.generate.keyed import KeyedChoices
 from squall.model.program.cargo import CONTAINERS, Cargo, CargoCall, CargoFailure, Layout, Part
 from squall.model.program.cargo_values import build, difference, facts, write
@@ -47,7 +46,7 @@ def program_with(*cargoes: Cargo) -> Program:
 
 def drawn(seed: int) -> Program:
     choices = KeyedChoices(("cargo", seed))
-    draw_one = partial(draw_cargo, choices, [1, 0, 2], 1)
+    draw_one = partial(Cargo.drawn, choices, [1, 0, 2], 1)
     return program_with(*(choices.group("cargo", draw_one) for _ in range(3)))
 
 

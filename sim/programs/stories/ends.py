@@ -16,10 +16,15 @@ from squall.real.rpc.wire_names import label_module
 from squall.real.worker import current_worker
 from squall.sim.programs.stories.api import told
 from squall.sim.programs.stories.calls import echo
-from squall.sim.programs.stories.visitor import Visitor
-from squall.sim.world.leftovers import left_in
-from squall.sim.world.network import Network
-from squall.sim.world.scheduler import SimRuntime
+from squall.sim.programs.stories.visitor import (
+    LATENCIES,
+    OWN_AGENTS,
+    Visitor,
+    all_do,
+    all_enter,
+    network_beside,
+    not_empty,
+)
 from squall.sim.world.slow_store import SlowStore
 
 label_module(__name__, "ends")
@@ -27,8 +32,6 @@ story = stories_of(__name__, rank=118)
 
 _WHERE, _HOPS = "sim://ends", "hops of the story about the end of a group"
 _KEPT = "what hops have kept of what they were given"
-#: some messages overtake others, or none takes any time
-_LATENCIES = ("0.001", "uniform:0.0001:0.01", "0")
 #: virtual seconds by which a group has ended
 _PROMPT_S = 20.0
 #: how many hops are as many as it takes to end a group that is quiet
@@ -37,7 +40,6 @@ _HOPS_A_ROUND = 15
 _WAYS, _CARGO = 4, 3
 #: virtual seconds that an answer of a store takes at most that takes its time
 _STORE_S = 0.005
-_OWN_AGENTS = "the agent that carries the messages of PyTorch's engine knows its group beforehand"
 
 
 def _arrives(left: int, keeps: int, carried: Any) -> bool:
@@ -97,13 +99,13 @@ def _begin(names: list[str], hops: int, way: int, cargo: int, keeps: int) -> Non
         "rounds": (0, 4),
         "way": (0, _WAYS - 1),
         "cargo": (0, _CARGO - 1),
-        "latency": (0, len(_LATENCIES) - 1),
+        "latency": (0, len(LATENCIES) - 1),
         "gathers": (0, 2),
         "store": (0, 3),
         "keeps": (0, 1),
     },
     longest_s=60.0,
-    port_only=_OWN_AGENTS,
+    port_only=OWN_AGENTS,
 )
 def end_of_a_group(
     to: int,
@@ -121,18 +123,15 @@ def end_of_a_group(
     one to the next, with references that are dropped on arrival, or kept: each chain comes to its end, each
     owner hears of each reference that is gone, and nothing is left. The store at which they meet takes
     its time, or answers at once."""
-    runtime = current_worker().runtime
-    assert isinstance(runtime, SimRuntime)
-    network = Network(runtime, latency=_LATENCIES[latency])
+    network = network_beside(latency)
+    runtime = network.runtime
     hops = rounds * _HOPS_A_ROUND
     there = [Visitor(network, f"member{number}", number) for number in range(members)]
     if store:
         answers = Random(store * 100 + members * 10 + latency)
         slow = SlowStore(runtime, answers, longest_s=_STORE_S, adverse=store > 1)
         network.meet_at(f"{_WHERE}/rpc_prefix_0", slow)
-    entering = [each.enter(_WHERE, world_size=members, threads=3) for each in there]
-    for end in entering:
-        end.wait()
+    all_enter(there, _WHERE, threads=3)
     names = [each.name for each in there]
     facts: dict[str, bool] = {}
     for number in range(gathers):
@@ -145,25 +144,21 @@ def end_of_a_group(
             partial(_begin, names, hops, (way + number) % _WAYS, cargo, keeps)
         )
     began_s = runtime.now()
-    shut_down = [each.begin(rpc.shutdown) for each in there]
-    for end in shut_down:
-        end.wait()
+    all_do(there, rpc.shutdown)
     facts["it ends promptly"] = runtime.now() - began_s < _PROMPT_S
     hopped = sum(each.worker.locals.pop(_HOPS, 0) for each in there)
     facts["each chain has come to its end"] = hopped == chains * (hops + 1)
     facts["each owner has heard of what is gone"] = not any(each.forks for each in owners)
     for each in there:
         each.worker.locals.pop(_KEPT, None)
-        for leftover in left_in(each.worker):
-            facts[f"{leftover.where} of {each.name} is empty"] = False
-    return told(**facts)
+    return told(**facts, **not_empty(there))
 
 
 @story(
     "readers of counts",
     numbers={"members": (4, 9), "rounds": (2, 5), "latency": (0, 1), "store": (2, 9)},
     longest_s=60.0,
-    port_only=_OWN_AGENTS,
+    port_only=OWN_AGENTS,
 )
 def readers_of_counts(to: int, members: int, rounds: int, latency: int, store: int) -> str:
     """The same with one long chain of calls that carry nothing, and a store that lets each worker of

@@ -13,9 +13,7 @@ from squall.real.rpc.wire_names import label_module
 from squall.real.worker import current_worker
 from squall.sim.programs.stories.api import told
 from squall.sim.programs.stories.calls import echo, error_of, sleep
-from squall.sim.programs.stories.visitor import Visitor
-from squall.sim.world.network import Network
-from squall.sim.world.scheduler import SimRuntime
+from squall.sim.programs.stories.visitor import OWN_AGENTS, Visitor, network_beside
 
 label_module(__name__, "groups")
 story = stories_of(__name__, rank=105)
@@ -28,8 +26,6 @@ _BETWEEN_S = 0.05
 #: virtual seconds after which callers give up what takes longer: by then a message has arrived, as one
 #: that nobody waits for is not waited for on its way
 _GIVEN_UP_S = 0.02
-#: some messages overtake others
-_LATENCIES = ("0.001", "uniform:0.0001:0.01", "0")
 #: virtual seconds by which everything of a round is to be over
 _PROMPT_S = 60.0
 #: what is said of references that a shutdown has deleted
@@ -132,7 +128,7 @@ class _Keeper:
         "chained": (0, 2),
     },
     longest_s=200.0,
-    port_only="the agent that carries the messages of PyTorch's engine knows its group beforehand",
+    port_only=OWN_AGENTS,
 )
 def groups(
     to: int,
@@ -150,9 +146,8 @@ def groups(
     them go over to the group beside theirs. They gather, keep all of their threads waiting, and
     leave while calls are under way. A group that contradicts itself is refused, to all of its
     workers at once, and the next one forms."""
-    runtime = current_worker().runtime
-    assert isinstance(runtime, SimRuntime)
-    network = Network(runtime, latency=_LATENCIES[(hops + turn) % len(_LATENCIES)])
+    network = network_beside(hops + turn)
+    runtime = network.runtime
     there = [[Visitor(network, "", rank) for rank in range(count)] for _ in range(sides)]
     facts: dict[str, bool] = {}
     keepers: list[_Keeper] = []

@@ -23,10 +23,15 @@ from squall.real.runtime import current_task
 from squall.real.worker import current_worker
 from squall.sim.programs.stories.api import told
 from squall.sim.programs.stories.calls import error_of, sleep, slow
-from squall.sim.programs.stories.visitor import Visitor
-from squall.sim.world.leftovers import left_in
+from squall.sim.programs.stories.visitor import (
+    OWN_AGENTS,
+    Visitor,
+    all_do,
+    all_enter,
+    network_beside,
+    not_empty,
+)
 from squall.sim.world.network import Network
-from squall.sim.world.scheduler import SimRuntime
 
 label_module(__name__, "loose")
 story = stories_of(__name__, rank=110)
@@ -187,7 +192,7 @@ class _Releases:
         "limited": (0, 1),
     },
     longest_s=200.0,
-    port_only="the agent that carries the messages of PyTorch's engine knows its group beforehand",
+    port_only=OWN_AGENTS,
 )
 def loose_ends(
     to: int,
@@ -207,9 +212,7 @@ def loose_ends(
     value or an error, nobody waits for what will not come, a release reaches whom it should, once,
     and whoever comes in its place, as the next group of the same processes, knows nothing of it. With
     a limit of time that is too short, all are told so in that time."""
-    runtime = current_worker().runtime
-    assert isinstance(runtime, SimRuntime)
-    network = Network(runtime, latency=("0.001", "uniform:0.0001:0.01", "0")[turn % 3])
+    network = network_beside(turn)
     members = [Visitor(network, name, rank) for rank, name in enumerate(_NAMES)]
     leaves, stays = turn % 3, (turn + 1 + turn // 3) % 3
     at = _Places(leaves, stays, 3 - leaves - stays, 2.0)
@@ -227,8 +230,7 @@ def loose_ends(
         kept = each.worker.locals.pop(_KEPT, None)
         if kept is not None:
             kept.clear()
-        for leftover in left_in(each.worker):
-            facts[f"{leftover.where} of {each.name} is empty"] = False
+        facts.update(not_empty([each]))
         container = each.worker.container
         facts[f"{each.name} has no context"] = (
             container is None or not container.num_autograd_contexts()
@@ -254,11 +256,7 @@ def _begin(
     network: Network, members: Sequence[Visitor], at: _Places, begun: _Begun, releases: _Releases
 ) -> tuple[list[tuple[str, Future[Any]]], int | None]:
     """Form a group, and begin all of it: how each ends, and a context that is open."""
-    entering = [
-        each.enter(_WHERE, world_size=len(members), threads=begun.threads) for each in members
-    ]
-    for end in entering:
-        end.wait()
+    all_enter(members, _WHERE, threads=begun.threads)
     leaves, stays = members[at.leaves], members[at.stays]
     context_id = stays.do(partial(_passed_context, at)) if begun.context else None
     ends = [
@@ -387,9 +385,7 @@ def _has_nothing(member: Visitor) -> bool:
 def _next_group(members: Sequence[Visitor], at: _Places) -> dict[str, bool]:
     """Whether the next group of the same processes begins, goes on and ends with nothing of the one
     before."""
-    entering = [each.enter(_WHERE, world_size=len(members)) for each in members]
-    for end in entering:
-        end.wait()
+    all_enter(members, _WHERE)
     facts = {}
     for moment, wait_s in (("first", 0.5), ("when all is over", at.seconds)):
         sleep(wait_s)
@@ -402,8 +398,6 @@ def _next_group(members: Sequence[Visitor], at: _Places) -> dict[str, bool]:
     ]
     facts["all call all"] = calls == [_VALUE] * len(members) ** 2
     began_s = current_worker().runtime.now()
-    shut_down = [each.begin(rpc.shutdown) for each in members]
-    for end in shut_down:
-        end.wait()
+    all_do(members, rpc.shutdown)
     facts["the next end is prompt"] = current_worker().runtime.now() - began_s < _PROMPT_S
     return facts

@@ -12,12 +12,9 @@ from squall.real.rpc import api as rpc
 from squall.real.rpc.backend_registry import backend_registered, register_backend
 from squall.real.rpc.options import TensorPipeRpcBackendOptions
 from squall.real.rpc.wire_names import label_module
-from squall.real.worker import current_worker
 from squall.sim.programs.stories.api import told
 from squall.sim.programs.stories.calls import error_of
-from squall.sim.programs.stories.visitor import Visitor
-from squall.sim.world.network import Network
-from squall.sim.world.scheduler import SimRuntime
+from squall.sim.programs.stories.visitor import OWN_AGENTS, Visitor, all_do, network_beside
 
 label_module(__name__, "meeting")
 story = stories_of(__name__, rank=131)
@@ -60,14 +57,13 @@ _WAYS = (
     "ways to meet",
     numbers={"way": (0, len(_WAYS) - 1), "count": (1, 4)},
     longest_s=100.0,
-    port_only="the agent that carries the messages of PyTorch's engine knows its group beforehand",
+    port_only=OWN_AGENTS,
 )
 def ways_to_meet(to: int, way: int, count: int) -> str:
     """Workers meet by whatever names one place to all of them, and are refused what names none."""
-    runtime = current_worker().runtime
-    assert isinstance(runtime, SimRuntime)
     where, error, is_open, rank = _WAYS[way]
-    network = Network(runtime, latency="0.001")
+    network = network_beside()
+    runtime = network.runtime
     there = [Visitor(network, f"met:{number}", number) for number in range(count)]
     for each in there:
         each.number = each.number if rank is None else rank
@@ -82,14 +78,8 @@ def ways_to_meet(to: int, way: int, count: int) -> str:
     everybody = [(each.name, each.number) for each in there]
     seen = [each.sees() for each in there]
     called = there[0].do(lambda: rpc.rpc_sync(everybody[-1][0], len, args=("told",)))
-    ends = [each.begin(rpc.shutdown) for each in there]
-    left = [error_of(end.wait) for end in ends]
-    return told(
-        prompt=prompt,
-        seen=all(found == everybody for found in seen),
-        called=called == 4,
-        left=set(left) == {"no error but None"},
-    )
+    all_do(there, rpc.shutdown)
+    return told(prompt=prompt, seen=all(found == everybody for found in seen), called=called == 4)
 
 
 def _given(**given: Any) -> tuple[Any, ...]:
@@ -99,9 +89,7 @@ def _given(**given: Any) -> tuple[Any, ...]:
 
 def _register(name: str) -> str:
     """Register a backend of that name, in a process of its own."""
-    runtime = current_worker().runtime
-    assert isinstance(runtime, SimRuntime)
-    visitor = Visitor(Network(runtime), "alone", 0)
+    visitor = Visitor(network_beside(), "alone", 0)
     make = partial(register_backend, name, TensorPipeRpcBackendOptions, print)
     return f"{visitor.do(make).name}, {visitor.do(partial(backend_registered, name))}"
 

@@ -23,37 +23,26 @@ from squall.sim.programs.stories.calls import (
     sleep,
     slow,
 )
-from squall.sim.programs.stories.visitor import Visitor
-from squall.sim.world.leftovers import left_in
-from squall.sim.world.network import Network
-from squall.sim.world.scheduler import SimRuntime
+from squall.sim.programs.stories.visitor import (
+    Visitor,
+    all_do,
+    all_enter,
+    network_beside,
+    not_empty,
+)
 
 label_module(__name__, "uncreated")
 story = stories_of(__name__, rank=116)
 
 #: virtual seconds within which each use of such a reference ends
 _PROMPT_S = 20.0
-_LATENCIES = ("0.001", "uniform:0.0001:0.01", "0")
 
 
-def _network(number: int) -> Network:
-    runtime = current_worker().runtime
-    assert isinstance(runtime, SimRuntime)
-    return Network(runtime, latency=_LATENCIES[number % len(_LATENCIES)])
-
-
-def _members(network: Network, where: str, count: int, threads: int) -> list[Visitor]:
+def _members(latency: int, where: str, count: int, threads: int) -> list[Visitor]:
+    network = network_beside(latency)
     members = [Visitor(network, f"w{number}", number) for number in range(count)]
-    entering = [each.enter(where, world_size=count, threads=threads) for each in members]
-    for end in entering:
-        end.wait()
+    all_enter(members, where, threads=threads)
     return members
-
-
-def _leave(members: list[Visitor]) -> None:
-    shut_down = [each.begin(rpc.shutdown) for each in members]
-    for end in shut_down:
-        end.wait()
 
 
 # -- nothing is created ------------------------------------------------------------------------------
@@ -131,9 +120,8 @@ def nothing_is_created(
     before anybody knows, or later. Each use comes to an end soon, with the value if there is one after
     all, else with an error; so does the group. If the creator is the owner, too, all hear that it was
     given up, also those who had asked before."""
-    network = _network(latency)
-    members = _members(network, "sim://uncreated", 3, 4)
-    creator, now = members[0], network.runtime.now
+    members = _members(latency, "sim://uncreated", 3, 4)
+    creator, now = members[0], current_worker().runtime.now
     owner = 0 if home else 1
     facts: dict[str, bool] = {}
 
@@ -157,14 +145,11 @@ def nothing_is_created(
         facts[f"use {use} ends as it should, not {said[:40]}"] = any(part in said for part in fine)
     facts["each use ends soon"] = now() - began_s < SLOW_S + _PROMPT_S
     began_s = now()
-    _leave(members)
+    all_do(members, rpc.shutdown)
     facts["the group ends soon"] = now() - began_s < SLOW_S + _PROMPT_S
     creator.worker.locals.pop("kept", None)
     sleep(SLOW_S)
-    for each in members:
-        for leftover in left_in(each.worker):
-            facts[f"{leftover.where} of {each.name} is empty"] = False
-    return told(**facts)
+    return told(**facts, **not_empty(members))
 
 
 # -- counters ----------------------------------------------------------------------------------------
@@ -189,9 +174,8 @@ def _counts_waits(flag: bool) -> bool:
 def counters_of_calls(to: int, calls: int, creations: int, threads: int, latency: int) -> str:
     """While calls and creations take long, both ends count them, and threads that are idle; when they
     have ended nothing is counted."""
-    network = _network(latency)
     size = calls + creations + threads
-    members = _members(network, "sim://counters", 2, size)
+    members = _members(latency, "sim://counters", 2, size)
     caller, callee = members
     sleep(SHORT_S)
 
@@ -228,5 +212,5 @@ def counters_of_calls(to: int, calls: int, creations: int, threads: int, latency
         for each in members
         for name in ("num_owner_rrefs", "num_forks", "agent.client_active_calls")
     )
-    _leave(members)
+    all_do(members, rpc.shutdown)
     return told(**facts)

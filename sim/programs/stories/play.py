@@ -11,13 +11,20 @@ from functools import partial
 
 from squall.model.discovery import modules_in
 from squall.model.one_process.outcome import Outcome
-from squall.model.program import cargo, chain, updates
 from squall.model.program.acts.act import Act
 from squall.model.program.acts.alone import MARGIN_S, told_alone
 from squall.model.program.cargo import Cargo
 from squall.model.program.chain import Chain
 from squall.model.program.program import Beside, Step, beside
-from squall.model.program.stories import ACTS, RAISED, Story, as_line, numbers_of, perform_of
+from squall.model.program.stories import (
+    ACTS,
+    RAISED,
+    Perform,
+    Story,
+    as_line,
+    numbers_of,
+    perform_of,
+)
 from squall.real.future import Future
 from squall.real.rpc.wire_names import label_module
 from squall.real.worker import current_worker
@@ -30,78 +37,67 @@ from squall.sim.programs.stories.updates import update_together
 
 label_module("squall.model.program.stories", "stories")
 
+#: trainer, step, field of the step, number in it
+Place = tuple[int, int, str, int]
+
 # Each registers the stories that it declares.
 modules_in("squall.sim.programs.stories")
 
 
 class StoryRuns:
-    """The stories of one step of a trainer, and its cargo, each in a task of its own."""
+    """What goes on beside one step of a trainer, each in a task of its own."""
 
     def __init__(self, outcome: Outcome, trainer: int, number: int, step: Step) -> None:
         self._outcome = outcome
         self._where = (trainer, number)
-        waiting: list[tuple[int, Callable[[], None], str]] = []
-        for at, story in enumerate(step.stories):
-            run = partial(self._run_story, at, story)
-            waiting.append((story.before, run, f"story {story.kind!r}"))
-        for field, at, thing in beside(step):
-            run = partial(self._run_beside, field, at, partial(performer(thing), thing.worker))
-            waiting.append((thing.before, run, f"{field}[{at}]"))
-        self._waiting = sorted(waiting, key=lambda each: each[0])
+        self._waiting = sorted(beside(step), key=lambda each: each[2].before)
         self._ends: list[Future[None]] = []
 
     def begin(self, index: int) -> None:
         """Begin those that come before operation ``index`` at the latest."""
-        while self._waiting and self._waiting[0][0] <= index:
-            _, run, what = self._waiting.pop(0)
+        while self._waiting and self._waiting[0][2].before <= index:
+            field, at, thing = self._waiting.pop(0)
+            what = f"story {thing.kind!r}" if isinstance(thing, Story) else f"{field}[{at}]"
             worker = current_worker()
             end: Future[None] = Future(runtime=worker.runtime, what=what)
             self._ends.append(end)
-            worker.runtime.spawn(self._run, run, end, name="story", worker=worker, daemon=False)
+            place = (*self._where, field, at)
+            worker.runtime.spawn(
+                self._run, place, thing, end, name="story", worker=worker, daemon=False
+            )
 
     def end(self) -> None:
         """Begin what has not begun, and wait for all of them."""
         if self._waiting:
-            self.begin(self._waiting[-1][0])
+            self.begin(self._waiting[-1][2].before)
         for end in self._ends:
             end.wait()
 
-    @staticmethod
-    def _run(run: Callable[[], None], end: Future[None]) -> None:
-        run()
-        end.mark_completed(None)
-
-    def _run_story(self, number: int, story: Story) -> None:
-        told = perform(story)
-        place = (*self._where, number)
+    def _run(self, place: Place, thing: Beside, end: Future[None]) -> None:
+        told = perform(thing)
         if isinstance(told, str):
-            self._outcome.stories[place] = told
+            self._outcome.beside[place] = told
         else:
             here().afterwards[place] = told
-
-    def _run_beside(self, what: str, number: int, run: Callable[[], str]) -> None:
-        try:
-            told = run()
-        except Exception as error:
-            told = f"{RAISED} {type(error).__name__}: {error}"
-        self._outcome.beside[(*self._where, what, number)] = told
+        end.mark_completed(None)
 
 
-def performer(thing: Beside) -> Callable[[int], str]:
+def performer(thing: Beside) -> Perform:
     """What performs something that goes on beside a step, given the worker that it is about."""
+    if isinstance(thing, Story):
+        if thing.kind == ACTS:
+            return lambda _: as_line(_acts_to_their_end(thing.acts))
+        numbers = numbers_of(thing)
+        return partial(perform_of(thing.kind), **numbers) if numbers else perform_of(thing.kind)
     if isinstance(thing, Cargo):
-        return partial(carry, cargo.plain(thing))
-    if isinstance(thing, Chain):
-        return partial(follow, chain.plain(thing))
-    return partial(update_together, updates.plain(thing))
+        return partial(carry, thing.plain())
+    return partial(follow if isinstance(thing, Chain) else update_together, thing.plain())
 
 
-def perform(story: Story) -> str | Callable[[], str]:
-    """What came of a story, in a line (also if it raised), or a function that will tell."""
+def perform(thing: Beside) -> str | Callable[[], str]:
+    """What came of it, in a line (also if it raised), or a function that will tell."""
     try:
-        if story.kind == ACTS:
-            return as_line(_acts_to_their_end(story.acts))
-        return perform_of(story.kind)(story.worker, **numbers_of(story))
+        return performer(thing)(thing.worker)
     except Exception as error:
         return f"{RAISED} {type(error).__name__}: {error}"
 

@@ -21,35 +21,20 @@ from squall.real.runtime import current_task
 from squall.real.worker import current_worker
 from squall.sim.programs.stories.api import told
 from squall.sim.programs.stories.calls import error_of, sleep
-from squall.sim.programs.stories.visitor import Visitor
-from squall.sim.world.leftovers import left_in
-from squall.sim.world.network import Network
+from squall.sim.programs.stories.visitor import (
+    OWN_AGENTS,
+    Visitor,
+    all_do,
+    all_enter,
+    network_beside,
+    not_empty,
+)
 from squall.sim.world.rules import Drop, Fail, Verdict
-from squall.sim.world.scheduler import SimRuntime
 
 label_module(__name__, "unserved")
 story = stories_of(__name__, rank=117)
 
-_LATENCIES = ("0.001", "uniform:0.0001:0.01", "0")
 _RUNS = "runs of functions that nobody waits for"
-
-
-def _network(number: int) -> Network:
-    runtime = current_worker().runtime
-    assert isinstance(runtime, SimRuntime)
-    return Network(runtime, latency=_LATENCIES[number % len(_LATENCIES)])
-
-
-def _enter(there: list[Visitor], where: str, threads: int) -> None:
-    entering = [each.enter(where, world_size=len(there), threads=threads) for each in there]
-    for end in entering:
-        end.wait()
-
-
-def _all_at_once(there: list[Visitor], graceful: bool) -> None:
-    leaving = [each.begin(partial(rpc.shutdown, graceful=graceful)) for each in there]
-    for end in leaving:
-        end.wait()
 
 
 # -- a release that is not heard of ----------------------------------------------------------------
@@ -114,9 +99,9 @@ class _Unheard:
 def unheard_release(to: int, members: int, deaf: int, times: int, how: int, latency: int) -> str:
     """A context has gone on from worker to worker, and one of them does not hear of its release, or
     hears of it late: all others release it in any case."""
-    network = _network(latency)
+    network = network_beside(latency)
     there = [Visitor(network, f"w{number}", number) for number in range(members)]
-    _enter(there, "sim://unheard", 4)
+    all_enter(there, "sim://unheard", threads=4)
     for each in there:
         _gives_up_early(each)
     deaf = min(deaf, members - 1)
@@ -129,7 +114,7 @@ def unheard_release(to: int, members: int, deaf: int, times: int, how: int, late
         open_there = each.do(_get_debug_info)["num_autograd_contexts"] != 0
         hears = each.number != deaf or times < _ALL
         facts[f"{each.name} hears of it: {hears}"] = open_there is not hears
-    _all_at_once(there, graceful=False)
+    all_do(there, partial(rpc.shutdown, graceful=False))
     return told(**facts)
 
 
@@ -179,7 +164,7 @@ def _crowded(to: str, threads: int, calls: int, creations: int, references: int)
         "latency": (0, 2),
     },
     longest_s=60.0,
-    port_only="the agent that carries the messages of PyTorch's engine knows its group beforehand",
+    port_only=OWN_AGENTS,
 )
 def requests_of_a_group_before(
     to: int,
@@ -194,13 +179,13 @@ def requests_of_a_group_before(
     """Requests wait for a thread as all workers leave their group. With each other, all are served.
     At once: none of them is served any more, in the next group neither, which begins before there is a
     thread again, or when there is."""
-    network = _network(latency)
+    network = network_beside(latency)
     there = [Visitor(network, f"w{number}", number) for number in range(2)]
-    _enter(there, "sim://waiting", threads)
+    all_enter(there, "sim://waiting", threads=threads)
     caller, callee = there
     ends = caller.do(partial(_crowded, callee.name, threads, calls, creations, references))
     sleep(_BUSY_S / 4)
-    _all_at_once(there, bool(graceful))
+    all_do(there, partial(rpc.shutdown, graceful=bool(graceful)))
     facts = {}
     for number, end in enumerate(ends):
         fine = error_of(end.wait).startswith("no error")
@@ -208,15 +193,12 @@ def requests_of_a_group_before(
     if next == 2:
         sleep(_BUSY_S)
     if next:
-        _enter(there, "sim://waiting", threads)
+        all_enter(there, "sim://waiting", threads=threads)
     sleep(2 * _BUSY_S)
     served = callee.worker.locals.pop(_RUNS, 0)
     facts["those are served that have to be"] = served == (calls + creations if graceful else 0)
     if next:
         asked = caller.do(partial(rpc.rpc_sync, callee.name, runs, args=(7,)))
         facts["the next group works"] = asked == 7
-        _all_at_once(there, graceful=True)
-    for each in there:
-        for leftover in left_in(each.worker):
-            facts[f"{leftover.where} of {each.name} is empty"] = False
-    return told(**facts)
+        all_do(there, rpc.shutdown)
+    return told(**facts, **not_empty(there))

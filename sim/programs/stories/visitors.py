@@ -15,12 +15,10 @@ from squall.real.rpc import api as rpc
 from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
 from squall.real.rpc.options import TensorPipeRpcBackendOptions
 from squall.real.rpc.wire_names import label_module
-from squall.real.worker import current_worker
 from squall.sim.programs.stories.api import told, whoami
 from squall.sim.programs.stories.calls import SLOW_S, echo, error_of, sleep, slow
-from squall.sim.programs.stories.visitor import Visitor
+from squall.sim.programs.stories.visitor import OWN_AGENTS, Visitor, network_beside
 from squall.sim.world.network import Network
-from squall.sim.world.scheduler import SimRuntime
 
 label_module(__name__, "visitors")
 story = stories_of(__name__, rank=100)
@@ -66,7 +64,7 @@ def _trains(to: str) -> list[Any]:
         "limit": (0, len(_LIMITS_S) - 1),
     },
     longest_s=20.0,
-    port_only="the agent that carries the messages of PyTorch's engine knows its group beforehand",
+    port_only=OWN_AGENTS,
 )
 def visitors(
     to: int,
@@ -82,10 +80,7 @@ def visitors(
     leave, some while others enter; a name or number that is taken, or too large, is refused and
     changes nothing. All have one default limit of time, or none; options that make no sense
     are refused."""
-    # A network of their own, of which the run tells nothing: its checks know workers by numbers.
-    runtime = current_worker().runtime
-    assert isinstance(runtime, SimRuntime)
-    network, where = Network(runtime, latency="0.001"), "sim://visitors"
+    network, where = network_beside(), "sim://visitors"
     base = (0, _MOST - count + 1, 300)[ids]
     names = [f"v-{n}:_" for n in range(count - 1)]
     names.append("v" * (_LONGEST if ids == 1 else 1 + to))
