@@ -353,6 +353,13 @@ class Network(World):
         receiver = self._receivers.get((store, peer))
         if receiver is None:
             return
+        processes, home = self.runtime.processes, self._homes.get((store, peer))
+        if processes is not None and processes.is_paused(home):
+            # It learns of it when it goes on, behind what has come for it before.
+            lose = partial(self._lose, store, peer, lost, reason, ended)
+            behind = partial(self.runtime.call_later_for_nobody, _CLOSE_S, lose)
+            self.runtime.call_later_for_nobody(0.0, behind, pauses_with=home)
+            return
         # Where no process can end before its time, each end is that of a group.
         if ended is not None and self.runtime.processes is not None and self.tracer.enabled:
             self.tracer.emit(tracing.PEER_ENDED, peer, lost, ended)

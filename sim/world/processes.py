@@ -145,6 +145,11 @@ class Processes:
             state.waiting.append((delivery, callbacks))
         return True
 
+    def is_paused(self, worker: TaskOwner | None) -> bool:
+        """Whether it goes on later."""
+        state = self._states.get(worker) if worker is not None else None
+        return state is not None and state.paused and not state.dead
+
     def hold_timer(self, timer: SimTimer, callbacks: Callbacks) -> bool:
         """The same for a timer, which takes no time."""
         worker = timer.worker

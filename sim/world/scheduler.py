@@ -193,9 +193,11 @@ class SimRuntime(Scheduler):
         self.env.put(timer, self._fire_callbacks, delay_s)
         return timer
 
-    def call_later_for_nobody(self, delay_s: float, fn: Callable[[], object]) -> None:
+    def call_later_for_nobody(
+        self, delay_s: float, fn: Callable[[], object], pauses_with: TaskOwner | None = None
+    ) -> None:
         """What is no worker's: it comes when whoever asked for it has ended, and goes by no worker's clock."""
-        self.env.put(SimTimer(self.env, fn, None), self._fire_callbacks, delay_s)
+        self.env.put(SimTimer(self.env, fn, pauses_with), self._fire_callbacks, delay_s)
 
     def random(self, *name: object) -> _random.Random:
         # A string seeds by its SHA-512, which no PYTHONHASHSEED changes.

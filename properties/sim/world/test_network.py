@@ -11,7 +11,7 @@ from squall.real.rpc.message import Message
 from squall.real.rpc.message_type import MessageType
 from squall.real.worker import Worker
 from squall.sim.world.network import Network
-from squall.sim.world.processes import Clock
+from squall.sim.world.processes import Clock, processes_of
 from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.streams import NamedStream
 from squall.sim.world.trace import Trace
@@ -185,3 +185,32 @@ def test_a_connection_ends_behind_what_is_held(kept: bool) -> None:
             held.drop()
     runtime.run()
     assert log[2:] == ["0 hears of 1"] * kept + ["0 sees the end of 1"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_paused_worker_sees_the_end_of_a_connection_behind_what_has_come(seed: int) -> None:
+    runtime = SimRuntime(seed=seed, order="random")
+    network = Network(runtime, latency="constant:1")
+    store = network.store("group")
+    paused = Worker(runtime, network, name="paused")
+    log: list[str] = []
+
+    def enter() -> None:
+        network.attach(
+            store, 0, lambda _: log.append("a message"), lambda *_: log.append("the end")
+        )
+
+    network.attach(store, 1, lambda _: None, lambda *_: None)
+    runtime.spawn(enter, name="main", worker=paused)
+    runtime.run()
+    network.connect(store, [0, 1])
+    processes = processes_of(runtime)
+    processes.pause(paused)
+    network.send(store, Message(MessageType.COLLECTIVE, src=1, dst=0))
+    runtime.run()
+    network.detach(store, 1)
+    runtime.run()
+    assert log == []
+    processes.resume(paused)
+    runtime.run()
+    assert log == ["a message", "the end"]
