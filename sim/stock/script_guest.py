@@ -187,7 +187,8 @@ class ScriptGuest:
         here = self.here
         os.environ.clear()
         os.environ.update(role["environ"])
-        _distributed.set_debug_level_from_env()  # as where it is imported
+        if not role["forked"]:
+            _distributed.set_debug_level_from_env()  # as where it is imported
         sys.argv[:] = [role["script"], *role["args"]]
         sys.path.insert(0, os.path.dirname(os.path.abspath(role["script"])))
         for stream in (sys.stdout, sys.stderr):
