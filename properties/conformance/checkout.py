@@ -61,7 +61,12 @@ def _tests(suite: str, file: str, told: dict[str, dict[str, object]]) -> list[Te
                 Path(file).stem,
                 each["class"],
                 ("", ""),
-                started=Started(file, each["ranks"], each.get("continuous", False)),
+                started=Started(
+                    file,
+                    each["ranks"],
+                    each.get("continuous", False),
+                    tuple((name, value) for name, value in each.get("environ", ())),
+                ),
             ),
             each["method"],
             skip=each.get("skip", ""),

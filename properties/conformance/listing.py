@@ -10,12 +10,14 @@ import importlib
 import importlib.util
 import inspect
 import json
+import os
 import sys
 import traceback
 import unittest
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 #: why tests of such a class are not played
 IN_THREADS = "its ranks are threads of one process"
@@ -36,8 +38,8 @@ def module_of(file: str) -> ModuleType:
 
 
 def listed(file: str) -> dict[str, Any]:
-    """``tests``: of each its class, method, number of ranks, whether they go on to the next test, and why it is
-    skipped, if it is; or ``error``: why the file cannot be imported."""
+    """``tests``: of each its class, method, number of ranks, whether they go on to the next test, what is changed in
+    their environment, and why it is skipped, if it is; or ``error``: why the file cannot be imported."""
     try:
         module = module_of(file)
         loader = unittest.TestLoader()
@@ -52,8 +54,7 @@ def listed(file: str) -> dict[str, Any]:
         ]
         return {"tests": [each for each in found if "ranks" in each]}
     except (Exception, SystemExit) as error:
-        said = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
-        return {"error": said}
+        return {"error": _said(error)}
     finally:
         sys.path.remove(str(Path(file).parent))
 
@@ -78,26 +79,63 @@ def about(owner: Any, method: str) -> dict[str, Any]:
         return {"ranks": 1, "skip": skip or IN_ONE_PROCESS}
     if skip is not None:
         return {"ranks": 1, "skip": skip or "skipped"}
+    if continuous and owner.world_size == -2 and _device_type(owner) == "cpu":
+        return {"ranks": 1, "skip": NO_DEVICES}
+    before = dict(os.environ)
     try:
-        ranks = _ranks(owner, method, continuous)
-        if ranks < 1:
-            raise unittest.SkipTest(NO_DEVICES)
-        return {"ranks": ranks, "continuous": continuous}
+        ranks = _ranks_begun(owner, method, continuous)
+        changed = [
+            [name, os.environ.get(name)]
+            for name in sorted({*before, *os.environ})
+            if os.environ.get(name) != before.get(name)
+        ]
     except unittest.SkipTest as error:
         return {"ranks": 1, "skip": str(error)}
+    except Exception as error:
+        return {"ranks": 1, "skip": f"it cannot be set up: {_said(error)}"}
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+    if ranks < 1:
+        return {"ranks": 1, "skip": NO_DEVICES}
+    return {"ranks": ranks, "continuous": continuous, "environ": changed}
 
 
-def _ranks(owner: Any, method: str, continuous: bool) -> int:
-    if not continuous:
-        return int(owner(method).world_size)
+class _Begins(BaseException):
+    """Ranks are about to be started."""
+
+
+def _ranks_begun(owner: Any, method: str, continuous: bool) -> int:
+    """How many are started where a test is set up, with the environment that there is then."""
+
+    def begin(*_: object) -> None:
+        raise _Begins
+
+    case = owner(method)
+    begins = "_spawn_processes" if continuous else "_start_processes"
+    with mock.patch.object(owner if continuous else case, begins, begin):
+        try:
+            owner.setUpClass()
+            case.setUp()
+        except _Begins:
+            pass
+        finally:
+            case.doCleanups()
+            owner.doClassCleanups()
+            if not continuous and (file := getattr(case, "file_name", None)):
+                Path(file).unlink(missing_ok=True)
+    return int(case.world_size)
+
+
+def _device_type(owner: Any) -> str:
     device = inspect.getattr_static(owner, "device_type")
     if isinstance(device, property):
-        kind = object.__new__(owner).device_type
-    else:
-        kind = owner.device_type() if callable(owner.device_type) else owner.device_type
-    if kind == "cpu" and owner.world_size == -2:
-        raise unittest.SkipTest(NO_DEVICES)
-    return int(owner._get_world_size(kind))
+        return str(object.__new__(owner).device_type)
+    return str(owner.device_type() if callable(owner.device_type) else owner.device_type)
+
+
+def _said(error: BaseException) -> str:
+    return "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
 
 
 def main(files: list[str]) -> None:

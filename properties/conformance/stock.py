@@ -23,6 +23,7 @@ from squall.properties.conformance.tests import (
 )
 from squall.sim.scenario import Script
 from squall.sim.scripts.compat.errors import Uncaught
+from squall.sim.scripts.findings import FoundError
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.script import ScriptProcesses
 from squall.sim.stock.shared import WARM
@@ -141,6 +142,10 @@ def play(test: Test, zygote: Zygote, directory: Path, size: int) -> Played:
                 ranks.start(rank, rank=rank)
             cluster.runtime.run(max_time_s=TIMEOUT_S)
             why = _why(ranks, cluster)
+        except (
+            FoundError
+        ) as error:  # that its ranks do with their groups what goes well by chance only
+            why = str(error)
         except (TimeoutError, Livelock) as error:
             why = f"{type(error).__name__}: {error}"
         log = "".join(

@@ -48,11 +48,20 @@ class TestGuest(ScriptGuest):
         return None
 
     def _run_of_a_checkout(
-        self, rank: int, test: dict[str, Any], file: str, ranks: int, continuous: bool
+        self,
+        rank: int,
+        test: dict[str, Any],
+        file: str,
+        ranks: int,
+        continuous: bool,
+        environ: list[tuple[str, str | None]],
     ) -> None:
         """As ``MultiProcessTestCase._run`` and ``MultiProcContinuousTest._worker_loop`` do."""
-        for name in ("BACKEND", "RANK", "WORLD_SIZE"):
+        for name, value in [*dict.fromkeys(("BACKEND", "RANK", "WORLD_SIZE")).items(), *environ]:
             os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+        _distributed.set_debug_level_from_env()
         case_class: Any = getattr(module_of(file), test["name"])
         if continuous:
             case_class.rank, case_class.world_size = rank, ranks

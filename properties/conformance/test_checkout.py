@@ -11,6 +11,7 @@ from squall.properties.conformance.listing import IN_THREADS, NO_DEVICES
 from squall.properties.support.commands import squall
 
 PROCESSES = """
+import os
 import unittest
 
 import torch
@@ -25,14 +26,34 @@ from torch.testing._internal.common_utils import instantiate_parametrized_tests,
 class Processes(MultiProcessTestCase):
     world_size = three
 
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        os.environ["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"
+
     def setUp(self):
         super().setUp()
+        os.environ["OF"] = self.id()
         self._spawn_processes()
+
+    def begin(self):
+        where = f"file://{self.file_name}"
+        dist.init_process_group("gloo", where, rank=self.rank, world_size=self.world_size)
+
+    def test_environment(self):
+        self.assertEqual(os.environ["OF"], self.id())
+        self.assertEqual(dist.get_debug_level(), dist.DebugLevel.DETAIL)
+
+    def test_race(self):
+        self.begin()
+        total = torch.ones(2)
+        work = dist.all_reduce(total, async_op=True)
+        total.add_(1)
+        work.wait()
 
     @parametrize("count", [1, 2])
     def test_sum(self, count):
-        where = f"file://{self.file_name}"
-        dist.init_process_group("gloo", where, rank=self.rank, world_size=self.world_size)
+        self.begin()
         total = torch.ones(count)
         dist.all_reduce(total)
         self.assertEqual(total, torch.full((count,), 3.0))
@@ -70,6 +91,15 @@ class OfDevices(MultiProcessTestCase):
         return torch.accelerator.device_count()
 
     def test_them(self):
+        raise AssertionError
+
+
+class NotSetUp(MultiProcessTestCase):
+    def setUp(self):
+        super().setUp()
+        raise RuntimeError("no such thing here")
+
+    def test_nothing(self):
         raise AssertionError
 
 
@@ -123,9 +153,12 @@ def test_each_base_of_pytorch_starts_its_ranks(checkout: Path) -> None:
     report = json.loads(done.stdout)
     assert report["tests"] == {
         "part/test_processes::GoesOn.test_is_in_a_group": "passed",
+        "part/test_processes::NotSetUp.test_nothing": "not_applicable",
         "part/test_processes::OfDevices.test_them": "not_applicable",
         "part/test_processes::Processes.test_another_day": "not_applicable",
+        "part/test_processes::Processes.test_environment": "passed",
         "part/test_processes::Processes.test_gpus": "not_applicable",
+        "part/test_processes::Processes.test_race": "failed",
         "part/test_processes::Processes.test_sum_count_1": "passed",
         "part/test_processes::Processes.test_sum_count_2": "passed",
         "part/test_processes::Processes.test_wrong": "failed",
@@ -138,7 +171,10 @@ def test_each_base_of_pytorch_starts_its_ranks(checkout: Path) -> None:
     assert "process 2: AssertionError: 2 not less than 2" in reasons["Processes.test_wrong"]
     assert reasons["Processes.test_another_day"] == "not today"
     assert reasons["Processes.test_gpus"] == "Need at least 2 CUDA devices"
+    assert "has written to its tensors before it was over" in reasons["Processes.test_race"]
     assert reasons["OfDevices.test_them"] == NO_DEVICES
+    said = "it cannot be set up: RuntimeError: no such thing here"
+    assert reasons["NotSetUp.test_nothing"] == said
     assert reasons["Threads.test_nothing"] == IN_THREADS
     assert "No module named 'nothing_of_that_name'" in reasons["(file).import"]
 

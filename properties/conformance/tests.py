@@ -33,11 +33,13 @@ class MissingPackageError(RuntimeError):
 @dataclass(frozen=True)
 class Started:
     """How a class of a checkout's file starts ``ranks`` processes: anew for each test, or (``continuous``) once for
-    all, in a process group that is there when a test begins (``MultiProcContinuousTest``)."""
+    all, in a process group that is there when a test begins (``MultiProcContinuousTest``). ``environ``: what it sets in
+    their environment, and None for what it removes."""
 
     file: str
     ranks: int
     continuous: bool = False
+    environ: tuple[tuple[str, str | None], ...] = ()
 
 
 @dataclass(frozen=True)

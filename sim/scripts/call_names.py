@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.modules import module as modules
 
 from squall.sim.scripts.call import Frame, Names
-from squall.sim.world.places import frames_of, is_library
+from squall.sim.world.places import frames_of, is_library, variables_of
 
 
 class Registered:
@@ -59,7 +59,7 @@ def names(frame: FrameType | None, args: Sequence[Any], registered: Registered) 
     for each in frames_of(frame):
         if not _is_library(each.f_code):
             stack.append(_call(each.f_code, each.f_lasti))
-            variables |= {name: None for name, it in each.f_locals.items() if it is tensor}
+            variables |= {name: None for name, it in variables_of(each).items() if it is tensor}
     name = registered.name(tensor) if isinstance(tensor, Tensor) else ""
     return Names(tuple(reversed(stack)), tuple(variables), name)
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from squall.sim.scripts.moved import (
     as_it_lies,
@@ -107,10 +108,12 @@ class Operations:
     # -- collectives ----------------------------------------------------------------------
 
     def all_reduce(self, tensors: list[Tensor], op: Any, root: int | None = None) -> Operation:
-        tensors = [*map(as_it_lies, tensors)]
+        outputs, tensors = tensors, [*map(as_it_lies, tensors)]
         # Several are reduced as one, one behind the other.
         begin = [0, *accumulate(map(Tensor.numel, tensors))]
         left_at = None if root in (None, self._rank) else self._rank
+        # Where gloo adds up what lies elsewhere, or PyTorch divides it.
+        is_written_to = len(tensors) > 1 or operator_name(op) == "AVG"
 
         def finish(values: Values) -> None:
             for n, tensor in enumerate(tensors):
@@ -120,8 +123,10 @@ class Operations:
                     to_one=root is not None, left_at=left_at,
                 )  # fmt: skip
                 assign(tensor, total)
+                if is_written_to:
+                    increment_version(outputs[n])
 
-        return self._exchange("all_reduce", tensors, tensors, finish, alike=tensors, op=op)
+        return self._exchange("all_reduce", outputs, tensors, finish, alike=tensors, op=op)
 
     def reduce(self, tensors: list[Tensor], op: Any, root: int) -> Operation:
         operation = self.all_reduce(tensors, op, root)
@@ -171,7 +176,7 @@ class Operations:
         def finish(values: Values) -> None:
             for at, output in enumerate(outputs):
                 parts = [each[at].reshape(-1) for each in values.values()]
-                output.detach().copy_(torch.cat(parts).reshape(output.shape))
+                put(output.detach().view(-1).chunk(self._size), parts)
 
         return self._exchange("all_gather_into_tensor", outputs, inputs, finish, alike=inputs)
 
@@ -242,6 +247,9 @@ class Operations:
 
         def finish(values: Values) -> None:
             for n, output in enumerate(outputs):
+                if output.layout is torch.strided:  # it is written to once
+                    increment_version(output)
+                    output = output.data
                 if not as_one and output.layout is torch.strided and not output.is_contiguous():
                     # What this one gives itself is put there before all is reduced where it lies.
                     assign(output, values[self._rank][n])
@@ -310,7 +318,7 @@ class Operations:
 
         def finish(values: Values) -> None:
             (sent,) = values.values()
-            put(tensors, sent)
+            put([*map(as_it_lies, tensors)], sent)
 
         tells = [] if src < 0 else [src]
         return Operation(POINT_TO_POINT, tensors, tensors, wants=[src], tells=tells, finish=finish)

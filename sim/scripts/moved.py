@@ -52,13 +52,14 @@ def _told(what: torch.dtype | torch.Size) -> str:
 
 def as_it_lies(tensor: Tensor) -> Tensor:
     """What gloo takes such a tensor for, and writes to: as many elements as it has, from its first one on as they lie in
-    memory. Of a part of a tensor these are others than its own (pytorch#192920). Raises RuntimeError where it has more
-    elements than there is memory, where gloo goes on behind it."""
-    if tensor.layout is not torch.strided or tensor.is_contiguous():
+    memory. Of a part of a tensor these are others than its own (pytorch#192920). Autograd, which may need the tensor, is
+    not told of what is written there. Raises RuntimeError where it has more elements than there is memory, where gloo
+    goes on behind it."""
+    if tensor.layout is not torch.strided:
         return tensor
-    return tensor.detach().as_strided(
-        tensor.shape, torch.empty(tensor.shape, device="meta").stride()
-    )
+    if tensor.is_contiguous():
+        return tensor.data
+    return tensor.data.as_strided(tensor.shape, torch.empty(tensor.shape, device="meta").stride())
 
 
 def check_dense(tensor: Tensor, error: type[Exception], text: str) -> None:

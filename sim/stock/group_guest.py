@@ -98,9 +98,9 @@ class Member:
         if rank == 0:
             store.set(_ID, str(here.ask("group new", size)))
         self._number = int(store.get(_ID))
-        frame = sys._getframe()
-        ranks, made = _ranks_given(frame), str(user_place(frame))
-        where = (ranks, line_of(frame), made)
+        # No frame is kept in a variable of its own: whatever its callers have would live until garbage is collected.
+        ranks, made = _ranks_given(sys._getframe()), str(user_place(sys._getframe()))
+        where = (ranks, line_of(sys._getframe()), made)
         problem = here.ask("group join", self._number, rank, *where, self._timeout_s)
         if problem is not None:
             raise problem
@@ -110,14 +110,13 @@ class Member:
     def run(self, what: str, timeout_ms: float, *args: Any) -> Any:
         """Begin an operation and give its ``Work``."""
         operation: Operation = getattr(self._operations, what)(*args)
-        frame = sys._getframe()
-        call = _Call(operation, operation.agreed, line_of(frame))
+        call = _Call(operation, operation.agreed, line_of(sys._getframe()))
         if operation.kind == POINT_TO_POINT:  # whose calls are not compared
-            call.number, call.batch = args[2], batch_of(frame)
+            call.number, call.batch = args[2], batch_of(sys._getframe())
         else:
             self._count += 1
             call.number = self._count
-            call.names = names(frame, args, self._registered)
+            call.names = names(sys._getframe(), args, self._registered)
         taken = Taken(what, args, self._size)
         under_way = self._under_way
         under_way.append(taken)
@@ -276,5 +275,7 @@ class _Message:
 
 def _ranks_given(frame: types.FrameType | None) -> list[int]:
     """Of which ranks a script makes the group that is made in ``frame``; empty for the first one, of all."""
-    given = (each.f_locals[_RANKS] for each in frames_of(frame) if _RANKS in each.f_locals)
+    given = (
+        each.f_locals[_RANKS] for each in frames_of(frame) if _RANKS in each.f_code.co_varnames
+    )
     return [*next(given, [])]

@@ -135,7 +135,8 @@ def _state(optimizer: Optimizer, parameters: dict[str, Any]) -> dict[str, Any]:
     return {
         f"{key} of {name}": each
         for name, parameter in parameters.items()
-        for key, each in optimizer.state.get(parameter, {}).items()
+        # What ZeroRedundancyOptimizer loads has None for the parameters of other ranks.
+        for key, each in (optimizer.state.get(parameter) or {}).items()
         if isinstance(each, Tensor)
     }
 

@@ -78,6 +78,7 @@ _READING_S = 1e-6
 #: of virtual time, how often one that waits for a thread with a time limit looks after it
 _LOOK_S = 0.05
 # Modules of torch's of which names are replaced, or used that their stubs do not know.
+_distributed: Any = torch.distributed
 _autograd: Any = torch.distributed.autograd
 _internal: Any = torch.distributed.rpc.internal
 _thread_class: Any = threading.Thread
@@ -186,6 +187,8 @@ class ScriptGuest:
         here = self.here
         os.environ.clear()
         os.environ.update(role["environ"])
+        if not role["forked"]:
+            _distributed.set_debug_level_from_env()  # as where it is imported
         sys.argv[:] = [role["script"], *role["args"]]
         sys.path.insert(0, os.path.dirname(os.path.abspath(role["script"])))
         for stream in (sys.stdout, sys.stderr):

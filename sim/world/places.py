@@ -11,9 +11,10 @@ import sys
 import sysconfig
 from collections.abc import Callable
 from importlib.util import find_spec
+from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from squall.real.own_files import OWN_FILES
 
@@ -224,6 +225,21 @@ def frames_of(frame: FrameType | None) -> list[FrameType]:
     while frame is not None:
         found.append(frame)
         frame = frame.f_back
+    return found
+
+
+def variables_of(frame: FrameType) -> dict[str, Any]:
+    """What the variables of a frame are. Before Python 3.13 ``f_locals`` of a function has them as long as its frame is
+    there, also those that it has dropped by then: it is emptied, unless somebody else has it."""
+    local = frame.f_locals
+    found = dict(local)
+    ours = 3  # the frame's, that of this function, and that of sys.getrefcount
+    if (
+        frame.f_code.co_flags & CO_OPTIMIZED
+        and type(local) is dict
+        and sys.getrefcount(local) == ours
+    ):
+        local.clear()
     return found
 
 

@@ -126,3 +126,24 @@ def test_a_process_ends_at_once_by_itself_and_so_does_one_that_it_forks(tmp_path
     )
     done = squall("run", str(script), "--engine", "torch", "--allow-unchecked")
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "7"), done.stderr
+
+
+def test_a_new_process_asks_for_the_debug_level_again_and_one_that_is_forked_does_not(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "levels.py"
+    script.write_text(
+        "import multiprocessing, os\n"
+        "import torch.distributed as dist\n"
+        "def show():\n"
+        "    print(dist.get_debug_level().name, flush=True)\n"
+        "if __name__ == '__main__':\n"
+        "    os.environ['TORCH_DISTRIBUTED_DEBUG'] = 'DETAIL'\n"
+        "    for method in ('spawn', 'fork'):\n"
+        "        child = multiprocessing.get_context(method).Process(target=show)\n"
+        "        child.start()\n"
+        "        child.join()\n",
+        encoding="utf-8",
+    )
+    done = squall("run", str(script), "--engine", "torch", "--allow-unchecked")
+    assert done.stdout.splitlines()[:2] == ["DETAIL", "OFF"], done.stderr

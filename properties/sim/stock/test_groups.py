@@ -33,6 +33,7 @@ SCRIPTS = {
     "ends_and_limits": 2,
     "in_pieces": 2,
     "large": 3,
+    "let_go": 2,
     "order": 2,
     "parts": 3,
     "pipelines": 4,
@@ -40,10 +41,11 @@ SCRIPTS = {
     "profiled": 3,
     "refused": 3,
     "threads": 3,
+    "versions": 3,
     "who_waits": 3,
 }
-#: of which the port lacks DistributedDataParallel, and a profiler's events
-ON_BOTH = SCRIPTS.keys() - {"ddp_beside_rpc", "profiled"}
+#: of which the port lacks DistributedDataParallel, a profiler's events, and all_reduce_coalesced
+ON_BOTH = SCRIPTS.keys() - {"ddp_beside_rpc", "profiled", "versions"}
 #: which catches the errors of what no time limit would have been long enough for
 CAUGHT = ("ends_and_limits", "who_waits")
 #: in which gloo takes tensors for others: a wrong result, after which the run is to go on

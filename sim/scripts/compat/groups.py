@@ -183,17 +183,18 @@ class Group:
     ) -> Begun:
         """Send what this member gives, as it is now, in a call with ``args``."""
         kind, number = tag
-        frame, now_s = sys._getframe(), self.all.runtime.env.now
+        # No variable keeps this frame, which would keep whatever its callers have.
+        now_s = self.all.runtime.env.now
         gives, takes = operation.parts or ((), ())
         told, batch = Names(), 0
         if kind == POINT_TO_POINT:
-            batch = batch_of(frame)
+            batch = batch_of(sys._getframe())
             kind = "send" if operation.pieces else "recv"
         else:
-            told = names(frame, args, registered())
+            told = names(sys._getframe(), args, registered())
         call = Call(
-            self.ranks[self._rank], self._rank, kind, number, operation.agreed, line_of(frame), now_s,
-            gives, takes, told,
+            self.ranks[self._rank], self._rank, kind, number, operation.agreed, line_of(sys._getframe()),
+            now_s, gives, takes, told,
         )  # fmt: skip
         alike = {id(given): given for given in operation.pieces.values()}
         copies = {key: Given(copied(given)) for key, given in alike.items()}

@@ -50,7 +50,14 @@ def buffers_apart() -> None:
 
 def state_in_parts() -> None:
     model = DistributedDataParallel(net())
-    train(model, ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.1))
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.1)
+    train(model, optimizer)
+    for to in range(2):
+        optimizer.consolidate_state_dict(to=to)
+        if rank == to:
+            state = optimizer.state_dict()
+    optimizer.load_state_dict(state)
+    train(model, optimizer)
 
 
 def apart_on_purpose() -> None:
