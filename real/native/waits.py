@@ -19,6 +19,25 @@ from typing import Any, ClassVar
 #: by thread: the number of what it does, a thread of the script's or a call; 0 where that has none
 _doing: dict[int, int] = {}
 _numbers = itertools.count(1)
+#: what the main thread waits for that has a time limit, its question: what a signal wakes
+of_main_thread: int | None = None
+
+
+def begin(link: Any, seconds: float) -> int:
+    """Ask for the end of so many seconds of virtual time: the question, to be given to :func:`end`."""
+    global of_main_thread
+    question: int = link.begin("P", pickle.dumps(("sleep", float(seconds))))
+    if threading.current_thread() is threading.main_thread():
+        of_main_thread = question
+    return question
+
+
+def end(link: Any, question: int) -> None:
+    """Block until they are over, or somebody wakes who waits."""
+    global of_main_thread
+    link.end(question)
+    if of_main_thread == question:
+        of_main_thread = None
 
 
 class Waiter:
@@ -67,14 +86,14 @@ class Waiter:
 
     def _woken_within(self, seconds: float) -> bool:
         """Wait for a release, and whether the lock is held after it."""
-        question = self._link.begin("P", pickle.dumps(("sleep", seconds)))
+        question = begin(self._link, seconds)
         self._questions.append(question)
         if self._lock.acquire(False):  # released before there was somebody to wake
             self._forget(question)
             self._link.wake(question)
-            self._link.end(question)
+            end(self._link, question)
             return True
-        self._link.end(question)
+        end(self._link, question)
         self._forget(question)
         return self._lock.acquire(False)
 

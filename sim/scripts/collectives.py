@@ -128,12 +128,18 @@ class Operations:
 
         return self._exchange("all_reduce", outputs, tensors, finish, alike=tensors, op=op)
 
+    def _check_root(self, root: int, what_for: str) -> None:
+        if not 0 <= root < self._size:
+            raise RuntimeError(f"ProcessGroupGloo::{what_for}: invalid root rank: {root}")
+
     def reduce(self, tensors: list[Tensor], op: Any, root: int) -> Operation:
+        self._check_root(root, "reduce")
         operation = self.all_reduce(tensors, op, root)
         operation.kind, operation.root = "reduce", root
         return operation
 
     def broadcast(self, tensors: list[Tensor], root: int) -> Operation:
+        self._check_root(root, "broadcast")
         operation = Operation("broadcast", tensors, tensors, root)
         tensors = [*map(as_it_lies, tensors)]
         given = dict.fromkeys(range(self._size), tensors)
@@ -181,6 +187,7 @@ class Operations:
         return self._exchange("all_gather_into_tensor", outputs, inputs, finish, alike=inputs)
 
     def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], root: int) -> Operation:
+        self._check_root(root, "gather")
         operation = Operation("gather", [], inputs, root)
         if self._rank != root:
             operation.pieces, operation.readers = {root: inputs}, [root]
@@ -195,6 +202,7 @@ class Operations:
         return self._awaits(operation, self._others, finish)
 
     def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], root: int) -> Operation:
+        self._check_root(root, "scatter")
         operation = Operation("scatter", outputs, outputs, root)
         for parts in inputs if self._rank == root else ():
             check_count(parts, self._size, "scatter")
@@ -304,17 +312,29 @@ class Operations:
 
     # -- point to point -------------------------------------------------------------------
 
-    def _check_message(self, tensors: list[Tensor]) -> None:
+    def _check_message(self, tensors: list[Tensor], peer: int, tag: int) -> None:
+        if tag < 0:
+            raise RuntimeError("Tag must be nonnegative")
+        if not -1 <= peer < self._size:
+            raise RuntimeError(
+                f"there is no rank {peer} in this process group of {self._size}, in which gloo would end the process "
+                "with a segmentation fault"
+            )
         for each in tensors:
             check_dense(each, RuntimeError, "input tensor has to be contiguous")
 
     def send(self, tensors: list[Tensor], dst: int, tag: int) -> Operation:
-        self._check_message(tensors)
+        self._check_message(tensors, dst, tag)
         return Operation(POINT_TO_POINT, alike=tensors, pieces={dst: tensors}, readers=[dst])
 
     def recv(self, tensors: list[Tensor], src: int, tag: int) -> Operation:
         """``src``: -1 for anybody, who is told when it turns out who it is."""
-        self._check_message(tensors)
+        self._check_message(tensors, src, tag)
+        if src == self._rank:
+            raise RuntimeError(
+                "[enforce fail at gloo/transport/tcp/pair.cc] state_ >= CONNECTED: "
+                f"rank {src} has no connection to itself"
+            )
 
         def finish(values: Values) -> None:
             (sent,) = values.values()

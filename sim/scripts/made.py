@@ -3,22 +3,38 @@ for, operations of process groups, groups, threads, autograd contexts, reference
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from squall.model.events.kept import Kept, Thing
+from squall.real.own_files import OWN_FILES
 from squall.real.runtime import current_task
-from squall.sim.world.places import NOWHERE, Place, user_place
+from squall.sim.world.places import NOWHERE, Place, is_library, user_place
 
 if TYPE_CHECKING:
     from squall.real.process import Process
 
 #: so many that one line has made, at least, tell that it makes one a step
 _STEPS_LEAST = 3
+
+
+#: what libraries make as well, and end or leave as they like: users can do nothing about it
+_LIBRARIES_TOO = ("operations", "threads")
+#: where those functions are with which one makes them
+_MAKERS = tuple(
+    os.sep + os.path.join(*names)
+    for names in (
+        ("threading.py",),
+        ("torch", "distributed", "distributed_c10d.py"),
+        ("torch", "distributed", "c10d_logger.py"),
+    )
+)
 
 
 class Unended(NamedTuple):
@@ -41,6 +57,8 @@ class Made:
         """``thing`` was made by the code of the user's that runs. It is to be ended (:func:`over`), whether somebody holds
         it or not."""
         place = user_place(sys._getframe(1))
+        if what in _LIBRARIES_TOO and _by_library(sys._getframe(1)):
+            return
         if place.file and thing not in _UNENDED:
             self._numbers[what, place] += 1
             _UNENDED[thing] = self, what, place
@@ -72,6 +90,15 @@ class Made:
 
 #: what has not ended, of all processes
 _UNENDED: WeakKeyDictionary[Any, tuple[Made, Thing, Place]] = WeakKeyDictionary()
+
+
+def _by_library(frame: FrameType | None) -> bool:
+    """Whether code of a library asks for what is made there."""
+    while frame is not None and (
+        frame.f_code.co_filename.startswith(OWN_FILES) or frame.f_code.co_filename.endswith(_MAKERS)
+    ):
+        frame = frame.f_back
+    return frame is not None and is_library(frame.f_code.co_filename)
 
 
 def note(what: Thing, thing: object) -> None:

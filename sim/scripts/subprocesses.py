@@ -9,11 +9,14 @@ from __future__ import annotations
 import errno
 import io
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
+from time import monotonic
 from types import FunctionType
 from typing import Any, Literal
 
@@ -36,6 +39,12 @@ class Request:
     environ: Mapping[str, str] | None
     cwd: str | None
     streams: tuple[StreamKind, StreamKind, StreamKind]
+
+
+#: seconds of real time for which a program of the system runs on, at most, each time that somebody looks after it
+_LOOK_S = 1.0
+#: and between two looks of one who waits for it, where the system does not tell of its end
+_PAUSE_S = 0.01
 
 
 class Started:
@@ -160,9 +169,15 @@ class _Popen(subprocess.Popen):  # type: ignore[type-arg]
     """One whose Python is started by :attr:`_start`, all else by the system."""
 
     _started: Started | None = None
+    #: when a program of the system was started: in virtual time, and by the clock on the wall
+    _begun = 0.0, 0.0
 
     @staticmethod
     def _start(request: Request) -> Started:
+        raise NotImplementedError("said by popen()")
+
+    @staticmethod
+    def _now() -> float:
         raise NotImplementedError("said by popen()")
 
     def __init__(
@@ -186,6 +201,7 @@ class _Popen(subprocess.Popen):  # type: ignore[type-arg]
         if not by_library():
             command = read(args, shell=bool(shell), executable=executable)
         if command is None:
+            self._begun = self._now(), monotonic()
             super().__init__(
                 args, bufsize, executable, stdin, stdout, stderr, preexec_fn, close_fds, shell,
                 cwd, env, universal_newlines, *rest, **more,
@@ -226,14 +242,33 @@ class _Popen(subprocess.Popen):  # type: ignore[type-arg]
 
     def poll(self) -> int | None:
         if self._started is None:
+            self._let_run()
             return super().poll()
         if self.returncode is None:
             self.returncode = self._started.poll()
         return self.returncode
 
+    def _let_run(self) -> None:
+        """A program of the system needs real time: who looks after it in a loop would sleep for hours meanwhile."""
+        begun_s, really_begun_s = self._begun
+        behind_s = (self._now() - begun_s) - (monotonic() - really_begun_s)
+        if behind_s > 0 and self.returncode is None:
+            with suppress(subprocess.TimeoutExpired):
+                self._wait_really(min(behind_s, _LOOK_S))
+
+    def _wait_really(self, timeout_s: float) -> int:
+        """For a program of the system, whose time is real; that of ``time.sleep`` is not."""
+        end_s = monotonic() + timeout_s
+        while (code := super().poll()) is None:
+            left_s = end_s - monotonic()
+            if left_s <= 0:
+                raise subprocess.TimeoutExpired(self.args, timeout_s)
+            _until_it_ends(self.pid, left_s)
+        return code
+
     def wait(self, timeout: float | None = None) -> int:
         if self._started is None:
-            return super().wait(timeout)
+            return super().wait() if timeout is None else self._wait_really(timeout)
         if self.returncode is None:
             self.returncode = self._started.wait(timeout)
         if self.returncode is None:
@@ -266,14 +301,27 @@ class _Popen(subprocess.Popen):  # type: ignore[type-arg]
             self._started.signal(int(sig))
 
 
-def popen(start: Start) -> type[subprocess.Popen[Any]]:
-    """``subprocess.Popen`` whose Python is started by ``start``."""
-    return type("Popen", (_Popen,), {"_start": staticmethod(start)})
+def _until_it_ends(pid: int, timeout_s: float) -> None:
+    """Or not so long. On the engine ``torch`` a process is at work that waits for a program: it has to wake as that ends."""
+    try:
+        fd = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        select.select((), (), (), min(timeout_s, _PAUSE_S))
+        return
+    try:
+        select.select((fd,), (), (), timeout_s)
+    finally:
+        os.close(fd)
 
 
-def functions(start: Start) -> dict[str, Any]:
-    """By name: what takes the place of functions and classes of ``subprocess``."""
-    own: dict[str, Any] = {**vars(subprocess), "Popen": popen(start)}
+def popen(start: Start, now: Callable[[], float]) -> type[subprocess.Popen[Any]]:
+    """``subprocess.Popen`` whose Python is started by ``start``. ``now``: seconds of virtual time."""
+    return type("Popen", (_Popen,), {"_start": staticmethod(start), "_now": staticmethod(now)})
+
+
+def functions(start: Start, now: Callable[[], float]) -> dict[str, Any]:
+    """By name: what takes the place of functions and classes of ``subprocess``. See :func:`popen`."""
+    own: dict[str, Any] = {**vars(subprocess), "Popen": popen(start, now)}
     found = {"Popen": own["Popen"]}
     # The standard library's own functions, which know the class by its name.
     names = ("run", "call", "check_call", "check_output", "getstatusoutput", "getoutput")

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from squall.sim.scripts import exchange
-from squall.sim.scripts.compat.process import FIRST_PID
+from squall.sim.scripts.compat.process import FIRST_PID, SIGKILL
 from squall.sim.scripts.subprocesses import StreamKind
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.worker import NativeWorker
@@ -19,7 +19,7 @@ class Children(exchange.Children):
     """Answers what sim/stock/script_children.py and script_programs.py ask: a child is known by its
     number as a process.
 
-    ``start``: makes one, given its parent, its environment, and as words what
+    ``start``: makes one, given its parent, its environment, whether that is its parent's, and as words what
     :class:`~squall.sim.stock.script.ScriptProcesses` is to tell it. ``codes``: exit codes
     of processes that have ended by themselves, or by a signal of the script's.
     """
@@ -63,7 +63,7 @@ class Children(exchange.Children):
         A stream is the number of a pipe, or the path of a file; one that is not named is the
         process's own.
         """
-        command, environ, folder, kinds = rest
+        command, environ, inherits, folder, kinds = rest
         streams = dict(self._streams.get(worker, {}))
         files = {number: self._opened(worker, kind) for number, kind in enumerate(kinds)}
 
@@ -81,7 +81,9 @@ class Children(exchange.Children):
                     streams[number] = streams.get(kind, f"/proc/self/fd/{kind}")
                 elif (file := files[number]) is not None:
                     streams[number] = file
-            child = self._by_pid[pid] = self._start(worker, environ, program=told)
+            child = self._by_pid[pid] = self._start(
+                worker, environ, inherits=inherits, program=told
+            )
             self._streams[child] = streams
             for number, pipe in pipes.items():
                 ends = (worker, child) if number == 0 else (child, worker)
@@ -109,8 +111,9 @@ class Children(exchange.Children):
         return -9 if code is None else code
 
     def signal(self, child: NativeWorker, number: int) -> None:
-        self.codes[child] = -number
-        self._cluster.end(child)
+        if number == SIGKILL or not self._cluster.call(child, "signal", number):
+            self.codes[child] = -number
+            self._cluster.end(child)
 
     def _file_taken(self, worker: NativeWorker, question: int, pid: int, fd: int) -> None:
         """Who has been sent a file has it open."""

@@ -65,9 +65,11 @@ class Gathering:
         place: str,
         give: Callable[[], Any],
         compute: Callable[[dict[int, Any]], Iterable[Gradient]],
+        why_not_all: Callable[[dict[int, Any]], str] = lambda given: "",
     ) -> None:
         """Gives what ``give`` returns, which may raise :class:`UnknownError`; if this is the last rank, all
-        gradients that ``compute`` makes of what all have given, by rank, are compared. ``place``: the user's line."""
+        gradients that ``compute`` makes of what all have given, by rank, are compared. ``place``: the user's line; ``why_not_all``: why what all have given
+        does not say what one process comes to, "" if it does."""
         given, why_not = b"", ""
         try:
             given = _in_bytes(give())
@@ -85,6 +87,9 @@ class Gathering:
         given_by = {
             rank: torch.load(io.BytesIO(data), weights_only=False) for rank, data in told.items()
         }
+        if text := why_not_all(given_by):
+            self._here.tell("not compared", f"{where}: {text}")
+            return
         try:
             found = Compared(*in_a_copy(lambda: tuple(compared([*compute(given_by)]))))
         except CopyError as error:

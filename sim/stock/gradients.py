@@ -10,8 +10,10 @@ nearest values are matched.
 from __future__ import annotations
 
 import io
+import logging
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from torch import Tensor
@@ -102,12 +104,24 @@ def _port(scenario: Scenario, seed: int) -> tuple[Passes, str | None]:
     unheard = replace(scenario, seed=seed, engine="port").in_world(faults=NO_FAULTS)
     # In another order of messages processes draw the same numbers.
     out = io.StringIO()
-    run = run_on_port(unheard, stdout=out, stderr=out, on_pass=keep, chance_seed=scenario.seed)
+    with _loggers_quiet():
+        run = run_on_port(unheard, stdout=out, stderr=out, on_pass=keep, chance_seed=scenario.seed)
     gradients = run.gradients
     if gradients is not None and gradients.mismatches:
         # The port's own gradients do not agree with a single process, so they decide nothing.
         return {}, f"the port differs from a single process: {gradients.mismatches[0]}"
     return log.passes, None if run.ok else f"the port's run ends with {run.outcome}"
+
+
+@contextmanager
+def _loggers_quiet() -> Iterator[None]:
+    """Modules that all processes share, as ``torch.multiprocessing``, log to the terminal."""
+    before = logging.root.manager.disable
+    logging.disable()
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def _numbered(passes: Passes) -> Iterator[tuple[int, int, Found]]:

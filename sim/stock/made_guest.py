@@ -14,6 +14,7 @@ import torch.futures
 
 from squall.model.events.kept import Kept, Thing
 from squall.sim.scripts.made import Made, References, over
+from squall.sim.stock.after_import import after_import
 from squall.sim.world.holders import Root, containers, of_frames, of_module
 from squall.sim.world.places import is_library
 
@@ -127,6 +128,7 @@ class MadeGuest:
             vars(_dist)[name] = found
             if name in ("isend", "irecv"):  # which P2POp compares
                 vars(_c10d)[name] = found
+        after_import("torch.distributed._functional_collectives", _rewritten)
         begin, new, end = _dist.init_process_group, _dist.new_group, _dist.destroy_process_group
 
         @functools.wraps(begin)
@@ -169,6 +171,14 @@ class MadeGuest:
         """What holds these references, the containers that several are in once."""
         wanted = set(map(id, references))
         return containers(roots(), lambda each: id(each) in wanted)
+
+
+def _rewritten(functional: Any) -> None:
+    """``torch.compile`` makes functional ones of operations that it finds in a table, by their functions."""
+    table = functional.traceable_collective_remaps
+    for function in (vars(_dist)[name] for name in _OPERATIONS):
+        if function.__wrapped__ in table:
+            table[function] = table[function.__wrapped__]
 
 
 class _Context:

@@ -109,6 +109,10 @@ class ScriptProcesses:
         self._roles: dict[NativeWorker, dict[str, Any]] = {}
         self._lines: dict[NativeWorker, CommandLine] = {}
         self._workers = script.workers
+        #: whether processes that nobody has started are ranks, and not one that may start them all
+        self._per_rank = ranks.has_ranks(script)
+        #: of their environments, what the launcher has set for one alone
+        self._own: dict[NativeWorker, dict[str, str]] = {}
         self._shown: dict[NativeWorker, list[int]] = {}
         for name in ("role", "meet", "exit", "pass", "returned", "step"):
             cluster.answers[name] = getattr(self, f"_{name}")
@@ -165,14 +169,14 @@ class ScriptProcesses:
         worker.computing_s = spinning.limit_s()
         self._lines[worker] = line
         path = os.path.abspath(line.path)
-        is_rank = call is None and program is None
+        if call is None and program is None:
+            self._own[worker] = ranks.own_variables(environ, self._workers)
         self._roles[worker] = {
             "script": path,
             "text": line.text,
             "code": marshalled(line.text, path) if line.text is not None else None,
             "args": list(line.args),
             "environ": environ,
-            "own": ranks.own_variables(environ, self._workers) if is_rank else {},
             "seed": self.seed,
             "number": number,
             "pid": FIRST_PID + len(self.cluster.workers) - 1,
@@ -202,8 +206,11 @@ class ScriptProcesses:
         environ: dict[str, str],
         *,
         number: int | None = None,
+        inherits: bool = True,
         **details: Any,
     ) -> NativeWorker:
+        if inherits and not self._per_rank:
+            environ = ranks.inherited(environ, self._own.get(parent, {}))
         number = len(self.cluster.workers) if number is None else number
         return self._start(number, self._lines[parent], environ, **details)
 
@@ -280,7 +287,8 @@ class ScriptProcesses:
     ) -> None:
         """Start the other ranks of a script of which one process was."""
         first = self._roles[worker]["call"] is None and len(self.cluster.workers) == 1
-        if first and by_rank and not ranks.has_ranks(self.script):
+        if first and by_rank and not self._per_rank:
+            self._per_rank = True
             self.cluster.runtime.call_later(0.0, lambda: self._start_ranks(rank, world_size))
 
     def _start_ranks(self, rank: int, world_size: int) -> None:

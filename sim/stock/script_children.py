@@ -31,7 +31,6 @@ from typing import Any
 from squall.real.native.here import Here
 from squall.sim.scripts import multiprocess
 from squall.sim.scripts.compat.errors import Uncaught, exited, report
-from squall.sim.scripts.ranks import inherited
 
 _context: Any = context
 _reduction: Any = reduction
@@ -109,9 +108,9 @@ def _close(fds: list[int]) -> None:
         os.close(fds.pop())
 
 
-def install(here: Here, look: Callable[[], object], own: dict[str, str]) -> None:
+def install(here: Here, look: Callable[[], object]) -> None:
     """Let the processes that the script makes from now on be the coordinator's. ``look``: called by
-    who asks whether one has ended; ``own``: what this process alone was given of its environment."""
+    who asks whether one has ended."""
     multiprocess.settle(here.ask, look)
     multiprocess.into_connection(connection)
     multiprocess.into_synchronize(synchronize)
@@ -124,18 +123,16 @@ def install(here: Here, look: Callable[[], object], own: dict[str, str]) -> None
     _reduction.DupFd = _sent_file
     for kind in (_context.ForkProcess, _context.SpawnProcess, _context.ForkServerProcess):
         forked = kind is _context.ForkProcess  # it ends without the handlers of atexit
-        kind._Popen = staticmethod(partial(_start, here, own, forked))
+        kind._Popen = staticmethod(partial(_start, here, forked))
     vars(os).update(_signals(here))
 
 
-def _start(here: Here, own: dict[str, str], forked: bool, obj: Any) -> multiprocess.Popen:
+def _start(here: Here, forked: bool, obj: Any) -> multiprocess.Popen:
     _spawn._check_not_importing_main()
     parcel = Parcel()
     call = parcel.pack(obj)
     number = obj._args[1] if obj._target is _spawned else None
-    return multiprocess.Popen(
-        here.ask("child", call, inherited(os.environ, own), forked, number), parcel
-    )
+    return multiprocess.Popen(here.ask("child", call, dict(os.environ), forked, number), parcel)
 
 
 def _signals(here: Here) -> dict[str, Any]:

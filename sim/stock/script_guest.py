@@ -9,6 +9,7 @@ from __future__ import annotations
 import _thread
 import asyncio
 import atexit
+import fcntl
 import functools
 import itertools
 import marshal
@@ -29,11 +30,12 @@ import torch.distributed.rpc
 import torch.distributed.rpc.internal
 import torch.multiprocessing
 
+import squall
 from squall.model.events.run import EXITED
 from squall.real.native import turns, waits
 from squall.real.native.here import FIRST_LANE, Here, debug_info
 from squall.real.rpc.rendezvous import store_key
-from squall.sim.scripts import dates, event_loop, generators, outside, returned
+from squall.sim.scripts import dates, event_loop, file_locks, generators, outside, returned
 from squall.sim.scripts.compat.errors import (
     Uncaught,
     call_hook,
@@ -63,6 +65,7 @@ from squall.sim.stock import (
     script_programs,
     script_rounds,
     sharded_modules,
+    signals_guest,
     stacks_from_outside,
     step_guest,
     turn_guest,
@@ -98,6 +101,7 @@ class ScriptGuest:
         #: lets time pass for operators, if they take some
         self.computing: Computing | None = None
         self.made = made_guest.MadeGuest()
+        self.signals = signals_guest.Signals(self.here)
         #: what the coordinator reads gradients from
         self._given = Packed([])
         self._opened = ExitStack()
@@ -143,6 +147,9 @@ class ScriptGuest:
 
     def serve_file_taken(self, fd: int) -> None:
         os.close(fd)
+
+    def serve_signal(self, number: int) -> bool:
+        return self.signals.come(number)
 
     def serve_collect(self) -> None:
         import gc
@@ -206,6 +213,7 @@ class ScriptGuest:
         for scheme in ("env", "tcp", "file"):
             handlers[scheme] = functools.partial(_meet, here)
         group_guest.install(here)
+        after_import("torch._dynamo.trace_rules", _left_uncompiled)
         real_connections.install()
         modules, sharded = ddp_modules.DdpModules(), fsdp_modules.FsdpModules()
         if role["replicas"]:
@@ -223,7 +231,9 @@ class ScriptGuest:
         if role["watch"]:
             _autograd.backward = self._told_of(_autograd.backward, all=role["check"])
         clock = _Clock(here)
-        vars(time).update(functions(clock.read, here.sleep, "time"))
+        self.signals.install()
+        vars(time).update(functions(clock.read, self.signals.sleep, "time"))
+        vars(fcntl).update(file_locks.functions(fcntl, self.signals.sleep))
         script_rounds.install(here)
         dates.install(lambda: EPOCH_S + clock.read())
         vars(os).update(outside.functions_of_os(), _exit=self._leave)
@@ -234,8 +244,8 @@ class ScriptGuest:
             _subprocess.Popen.__init__, "subprocess.Popen", 1
         )
         event_loop.install(asyncio, threading, clock.read)
-        script_children.install(here, clock.read, role["own"])
-        script_programs.install(here, clock.read, role["own"])
+        script_children.install(here, clock.read)
+        script_programs.install(here, clock.read)
         if role["program"] is not None:
             script_programs.settle_in(here, role)
         _thread_class.join = _joining(_thread_class.join, here)
@@ -441,6 +451,13 @@ def _meet(here: Here, url: str, **kwargs: Any) -> Any:
     if parsed.scheme != "env" or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != str(True):
         _met[key] += 1
     yield SharedStore(f"{key} process group {_met[key]}", timeout), rank, world_size
+
+
+def _left_uncompiled(trace_rules: Any) -> None:
+    """``torch.compile`` takes what PyTorch's compiled code calls here for code of the script, which on stock PyTorch calls
+    none: it is run as it is."""
+    trace_rules.SKIP_DIRS.append(os.path.join(os.path.dirname(squall.__file__), ""))
+    trace_rules._recompile_re()
 
 
 def _uncaught(error: BaseException) -> tuple[int, Uncaught | None, str | None]:

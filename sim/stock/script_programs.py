@@ -14,7 +14,6 @@ from typing import Any
 
 from squall.real.native.here import Here
 from squall.sim.scripts.python_command import PythonCommand
-from squall.sim.scripts.ranks import inherited
 from squall.sim.scripts.rounds import compiled
 from squall.sim.scripts.subprocesses import (
     ReadEnd,
@@ -32,22 +31,21 @@ from squall.sim.scripts.subprocesses import (
 _subprocess: Any = subprocess
 
 
-def install(here: Here, look: Callable[[], object], own: dict[str, str]) -> None:
-    """Let ``subprocess`` and ``os.system`` start Python in the simulation from now on. ``look`` and
-    ``own``: see :func:`squall.sim.stock.script_children.install`."""
+def install(here: Here, look: Callable[[], object]) -> None:
+    """Let ``subprocess`` and ``os.system`` start Python in the simulation from now on. ``look``:
+    see :func:`squall.sim.stock.script_children.install`."""
 
     def start(request: Request) -> Started:
         sys.stdout.flush()
-        environ = request.environ
-        if environ is None:
-            environ = inherited(os.environ, own)
+        inherits = request.environ is None
+        environ = dict(os.environ if request.environ is None else request.environ)
         folder = request.cwd or os.getcwd()
         command = located(request.command, folder, environ)
-        pid, pipes = here.ask("program", command, dict(environ), folder, request.streams)
+        pid, pipes = here.ask("program", command, environ, inherits, folder, request.streams)
         return Started(here.ask, look, pid, pipes)
 
     having = having_popen()
-    _subprocess.Popen = popen(start)
+    _subprocess.Popen = popen(start, here.now)
     for name in having:
         vars(sys.modules[name])["Popen"] = _subprocess.Popen
     vars(os)["system"] = system(_subprocess.Popen)

@@ -9,6 +9,7 @@ parameters and the batches of all (sim/stock/whole_model.py).
 
 from __future__ import annotations
 
+import functools
 import sys
 import weakref
 from collections import Counter
@@ -27,11 +28,12 @@ from torch.nn.modules.module import (
 from torch.utils._pytree import tree_flatten, tree_map
 
 from squall.real.native.here import Here
+from squall.sim.stock.after_import import after_import
 from squall.sim.stock.ddp_modules import after_method
 from squall.sim.stock.digests import without_modes
 from squall.sim.stock.gathered import Gathering, UnknownError, check_size
 from squall.sim.stock.local_gradients import frames_of_passes
-from squall.sim.stock.whole_model import Given, ModuleCall, Shard, gradients_of
+from squall.sim.stock.whole_model import Given, ModuleCall, Shard, gradients_of, why_not_all
 from squall.sim.world.places import line_of
 
 #: a callback of a pass that adds itself so often comes behind those of ``fully_shard``
@@ -63,8 +65,22 @@ class _Watch:
         self._made: Counter[tuple[int, ...]] = Counter()
         #: the outermost module that runs, and what is kept of its call
         self._running: tuple[Module, ModuleCall] | None = None
+        self._inputs: list[Any] = []
+        after_import("torch.distributed.tensor._api", self._see_parts)
         register_module_forward_pre_hook(self._begins)
         register_module_forward_hook(self._ends, with_kwargs=True, always_call=True)
+
+    def _see_parts(self, api: Any) -> None:
+        from_local = api.DTensor.from_local
+
+        @functools.wraps(from_local)
+        def taken(*args: Any, **kwargs: Any) -> Any:
+            found = from_local(*args, **kwargs)
+            if self._running is not None and any(each.is_shard() for each in found.placements):
+                self._running[1].takes_parts |= any(args[0] is each for each in self._inputs)
+            return found
+
+        api.DTensor.from_local = staticmethod(taken)
 
     def _begins(self, module: Module, args: tuple[Any, ...]) -> None:
         if self._running is not None or not torch.is_grad_enabled():
@@ -77,7 +93,7 @@ class _Watch:
             buffers = {n: e.clone() for n, e in module.named_buffers() if type(e) is Tensor}
             call = ModuleCall(_copied(args), torch.get_rng_state(), buffers)
         call.why_not = _why_not(module)
-        self._running = module, call
+        self._running, self._inputs = (module, call), tree_flatten(args)[0]
 
     def _is_new(self, module: Module) -> bool:
         """Whether it has DTensors, which ``fully_shard`` takes away while it runs."""
@@ -92,7 +108,7 @@ class _Watch:
         if self._running is None or self._running[0] is not module:
             return
         _, call = self._running
-        self._running = None
+        self._running, self._inputs = None, []
         if output is None:  # it has raised
             return
         with without_modes(), torch.no_grad():
@@ -173,6 +189,7 @@ class _Sharded:
             place,
             lambda: self._given(module, calls),
             lambda given: gradients_of(module, rank, given),
+            why_not_all,
         )
 
     def _given(self, module: Module, calls: list[ModuleCall]) -> Given:

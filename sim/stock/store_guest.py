@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 import torch.distributed
 
@@ -33,7 +33,9 @@ def _names_of_this_machine() -> frozenset[str]:
 
 
 def _bytes(value: str | bytes) -> bytes:
-    return value if isinstance(value, bytes) else str(value).encode()
+    if not isinstance(value, str | bytes):
+        raise TypeError(f"a store has text or bytes, not {type(value).__name__}")
+    return value if isinstance(value, bytes) else value.encode()
 
 
 class SharedStore(_Store):  # type: ignore[misc]
@@ -72,8 +74,7 @@ class SharedStore(_Store):  # type: ignore[misc]
         return total
 
     def append(self, key: str, value: str | bytes) -> None:
-        before = self.get(key) if self.check([key]) else b""
-        self.set(key, before + _bytes(value))
+        self._ask("append", key, _bytes(value))
 
     def check(self, keys: Sequence[str]) -> bool:
         there: bool = self._ask("check", list(keys))
@@ -122,6 +123,15 @@ class SharedStore(_Store):  # type: ignore[misc]
     def has_extended_api(self) -> bool:
         return True
 
+    def clone(self) -> Self:
+        """Another handle of the same store."""
+        made: Self = self._another()
+        made.set_timeout(self.timeout)
+        return made
+
+    def _another(self) -> Any:
+        return SharedStore(self._name)
+
 
 def meet(rank: int, world_size: int) -> None:
     """This process is about to wait for others, which are started if nobody has."""
@@ -163,6 +173,20 @@ class TCPStore(SharedStore):
     def list_keys(self) -> list[str]:
         return [key for key in super().list_keys() if not key.startswith("\0")]
 
+    def num_keys(self) -> int:
+        # The store itself counts in one key those who come.
+        return super().num_keys() + self.check(["\0workers"])
+
+    @property
+    def libuvBackend(self) -> bool:  # noqa: N802 - torch's name
+        return True
+
+    def _another(self) -> TCPStore:
+        made = TCPStore.__new__(TCPStore)
+        SharedStore.__init__(made, self._name)
+        made.host, made.port = self.host, self.port
+        return made
+
 
 class FileStore(SharedStore):
     """The store behind a file name."""
@@ -170,6 +194,18 @@ class FileStore(SharedStore):
     def __init__(self, file_name: str, world_size: int = -1) -> None:
         super().__init__(f"FileStore {file_name}")
         self.path = file_name
+        self._size = world_size
+
+    def _ask(self, word: str, *rest: Any) -> Any:
+        if word in ("push", "pop", "length"):
+            raise NotImplementedError("queue support is not implemented.")
+        return super()._ask(word, *rest)
+
+    def has_extended_api(self) -> bool:
+        return False
+
+    def _another(self) -> FileStore:
+        return FileStore(self.path, self._size)
 
 
 class PrefixStore(SharedStore):
@@ -185,6 +221,18 @@ class PrefixStore(SharedStore):
         super().__init__(store._name, store.timeout)
         self.underlying_store = store
         self._prefix = f"{prefix}/"
+
+    def num_keys(self) -> int:
+        """Those of the store underneath, whatever their prefix."""
+        count: int = self.underlying_store.num_keys()
+        return count
+
+    def has_extended_api(self) -> bool:
+        extended: bool = self.underlying_store.has_extended_api()
+        return extended
+
+    def _another(self) -> Any:
+        return PrefixStore(self._prefix[:-1], self.underlying_store.clone())
 
     @property
     def _underlying_non_prefix_store(self) -> Any:

@@ -39,7 +39,7 @@ class Stores:
         self._queues: dict[str, dict[str, deque[bytes]]] = {}
         self._next_port = _FIRST_FREE_PORT - 1
         cluster.answers["store port"] = self._port
-        for word in ("set", "wait", "add", "check", "compare", "delete", "keys",
+        for word in ("set", "wait", "add", "append", "check", "compare", "delete", "keys",
                      "push", "pop", "length"):  # fmt: skip
             does = getattr(self, f"_{word}")
             cluster.answers[f"store {word}"] = partial(self._do, does)
@@ -90,8 +90,7 @@ class Stores:
             self._used(asked, keys, "read" if value else "look")
             return (values[keys[0]] if value else None,)
 
-        text = f"wait timeout after {round(timeout_s * 1000)}ms, keys: {', '.join(keys)}"
-        late = lambda: DistStoreError(text)  # noqa: E731
+        late = lambda: DistStoreError(_late(asked, keys, timeout_s))  # noqa: E731
         self._waits.until(asked.worker, asked.question, there, timeout_s, late)
 
     def _add(self, asked: _Asked, key: str, amount: int) -> None:
@@ -100,6 +99,13 @@ class Stores:
         values[key] = str(total).encode()
         self._used(asked, [key], "add" if amount else "read")
         self._answer(asked, total)
+        self._waits.look()
+
+    def _append(self, asked: _Asked, key: str, value: bytes) -> None:
+        values = self._values(asked.store)
+        values[key] = values.get(key, b"") + value
+        self._used(asked, [key], "add")
+        self._answer(asked, None)
         self._waits.look()
 
     def _check(self, asked: _Asked, keys: list[str]) -> None:
@@ -124,8 +130,8 @@ class Stores:
         def late() -> Exception:
             if timeout_s == 0:
                 self._used(asked, [key], "read")
-                return QueueEmptyError(f"queue {key} is empty")
-            return DistStoreError(f"wait timeout after {round(timeout_s * 1000)}ms, keys: {key}")
+                return QueueEmptyError("queue is empty")
+            return DistStoreError(_late(asked, [key], timeout_s))
 
         self._waits.until(asked.worker, asked.question, take, timeout_s, late)
 
@@ -154,3 +160,10 @@ class Stores:
     def _port(self, worker: NativeWorker, question: int) -> None:
         self._next_port += 1
         self._cluster.answer(worker, question, self._next_port)
+
+
+def _late(asked: _Asked, keys: Sequence[str], timeout_s: float) -> str:
+    """What is said of a wait for them that took too long. A TCPStore puts a slash before each key, and whoever meets does
+    so at one."""
+    slash = "" if asked.store.startswith("FileStore ") else "/"
+    return f"wait timeout after {round(timeout_s * 1000)}ms, keys: {', '.join(slash + key for key in keys)}"

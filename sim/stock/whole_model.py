@@ -35,6 +35,8 @@ class ModuleCall:
     buffers: dict[str, Tensor]
     kwargs: dict[str, Any] = field(default_factory=dict)
     gradients: dict[int, Tensor] = field(default_factory=dict)
+    #: whether what it was called with was taken for a part of what several ranks have
+    takes_parts: bool = False
     #: the module may have rounded, or has computed with what only this rank has
     why_not: str = ""
 
@@ -47,6 +49,25 @@ class Given:
     together: tuple[int, ...]
     calls: list[ModuleCall]
     parts: dict[str, tuple[Shard, Shard | None]]
+
+
+def why_not_all(given: dict[int, Given]) -> str:
+    """Ranks that have parts of the same parameters are to be called with the same, unless it is parts, too: of what, their
+    module knows alone."""
+    alike: dict[int, list[ModuleCall]] = {}
+    for rank, each in given.items():
+        for number, call in enumerate(each.calls):
+            alike.setdefault(len(each.calls) * each.together.index(rank) + number, []).append(call)
+    for first, *others in alike.values():
+        if first.takes_parts and any(not _same(first, other) for other in others):
+            return "ranks call it with parts of what one process would call it with"
+    return ""
+
+
+def _same(one: ModuleCall, other: ModuleCall) -> bool:
+    leaves = [tree_flatten((each.args, each.kwargs))[0] for each in (one, other)]
+    tensors = [[each for each in of if isinstance(each, Tensor)] for of in leaves]
+    return len(tensors[0]) == len(tensors[1]) and all(map(torch.equal, tensors[0], tensors[1]))
 
 
 def gradients_of(module: Module, rank: int, given: dict[int, Given]) -> Iterator[Gradient]:

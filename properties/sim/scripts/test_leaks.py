@@ -223,6 +223,30 @@ MADE = """
 """
 
 
+def test_what_libraries_leave_to_themselves_is_not_told(
+    tmp_path: Path, compiled_engine: None
+) -> None:
+    source = """
+        import multiprocessing
+        import torch
+        import torch.distributed as dist
+        from torch.distributed.algorithms.join import Join
+        from torch.nn.parallel import DistributedDataParallel
+
+        dist.init_process_group("gloo")
+        model = DistributedDataParallel(torch.nn.Linear(2, 1))
+        with Join([model]):
+            for _ in range(2 + dist.get_rank()):
+                model(torch.ones(1, 2)).sum().backward()
+        queue = multiprocessing.Queue()
+        queue.cancel_join_thread()
+        queue.put(7)
+        dist.destroy_process_group()
+    """
+    run = run_file(write(tmp_path, source), workers=2, engine="torch")
+    assert (run.outcome, run.hints) == ("ok", [])
+
+
 @pytest.mark.parametrize("engine", ["port", "torch"])
 def test_what_nobody_ends_is_told_by_its_line(
     tmp_path: Path, engine: EngineName, compiled_engine: None

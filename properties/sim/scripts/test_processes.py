@@ -120,7 +120,109 @@ def test_a_signal_that_a_process_sends_itself_reaches_its_handler(
     assert (found.errors, said) == ([], "got 10\nwent on\n")
 
 
-def test_an_alarm_rings_in_virtual_time(tmp_path: Path) -> None:
+def test_a_program_has_real_time_while_somebody_looks_after_it(
+    tmp_path: Path, engine: EngineName
+) -> None:
+    source = """
+        import subprocess, time
+        program = subprocess.Popen(["sleep", "1"])
+        began = time.monotonic()
+        while program.poll() is None:
+            time.sleep(0.25)
+        print(program.returncode, time.monotonic() - began < 10)
+        program = subprocess.Popen(["sleep", "0.2"])
+        print(program.wait(timeout=30))
+        try:
+            subprocess.run(["sleep", "30"], timeout=0.2)
+        except subprocess.TimeoutExpired as error:
+            print(round(error.timeout, 1))
+    """
+    assert run(tmp_path, engine, source)[1] == "0 True\n0\n0.2\n"
+
+
+def test_locks_of_files_are_waited_for_in_virtual_time(tmp_path: Path, engine: EngineName) -> None:
+    source = f"""
+        import fcntl, time
+        import torch.distributed as dist
+        dist.init_process_group("gloo")
+        rank = dist.get_rank()
+        for lock in (fcntl.flock, fcntl.lockf):
+            began = time.monotonic()
+            with open({str(tmp_path / "lock")!r}, "w") as file:
+                lock(file, fcntl.LOCK_EX)
+                time.sleep(10)
+                lock(file, fcntl.LOCK_UN)
+            dist.barrier()
+            print(19 < time.monotonic() - began < 25)
+        dist.destroy_process_group()
+    """
+    found, said = run(tmp_path, engine, source, workers=2)
+    assert (found.outcome, said) == ("ok", 4 * "True\n")
+
+
+def test_a_signal_of_another_process_reaches_its_handler(
+    tmp_path: Path, engine: EngineName
+) -> None:
+    """One that has none is ended by it."""
+    source = """
+        import multiprocessing, os, signal, time
+
+        def work(handles):
+            came = []
+            if handles:
+                signal.signal(signal.SIGTERM, lambda number, frame: came.append(number))
+            began = time.monotonic()
+            time.sleep(10)
+            print(came, 10 <= time.monotonic() - began < 11)
+
+        if __name__ == "__main__":
+            for handles in (True, False):
+                child = multiprocessing.get_context("spawn").Process(target=work, args=(handles,))
+                child.start()
+                time.sleep(5)
+                os.kill(child.pid, signal.SIGTERM)
+                child.join()
+                print(child.exitcode)
+    """
+    found, said = run(tmp_path, engine, source)
+    assert (found.errors, said) == ([], "[15] True\n0\n-15\n")
+
+
+def test_alarms_end_what_waits_in_python(tmp_path: Path) -> None:
+    source = """
+        import queue, signal, threading, time
+        def ring(number, frame): raise TimeoutError
+        signal.signal(signal.SIGALRM, ring)
+        began = time.monotonic()
+        for wait in (
+            lambda: time.sleep(1000),
+            lambda: queue.Queue().get(timeout=1000),
+            lambda: threading.Event().wait(1000),
+            lambda: threading.Event().wait(),
+        ):
+            print(signal.setitimer(signal.ITIMER_REAL, 100), signal.alarm(100))
+            try:
+                wait()
+            except TimeoutError:
+                print(round(time.monotonic() - began))
+        signal.alarm(10)
+        time.sleep(1)
+        print(signal.alarm(0), signal.getitimer(signal.ITIMER_REAL))
+        rung = []
+        signal.signal(signal.SIGALRM, lambda number, frame: rung.append(number))
+        signal.setitimer(signal.ITIMER_REAL, 0.5, 2)
+        time.sleep(5)
+        print(len(rung), round(time.monotonic() - began))
+        signal.alarm(1000)
+        signal.pause()
+        print(len(rung) > 3)
+    """
+    found, said = run(tmp_path, "torch", source)
+    waits = "".join(f"(0.0, 0.0) 100\n{100 * (number + 1)}\n" for number in range(4))
+    assert (found.errors, said) == ([], waits + "9 (0.0, 0.0)\n3 406\nTrue\n")
+
+
+def test_an_alarm_rings_in_virtual_time(tmp_path: Path, engine: EngineName) -> None:
     source = """
         import signal, time
         signal.signal(signal.SIGALRM, lambda number, frame: print("alarm", round(time.time() - began)))
@@ -129,7 +231,7 @@ def test_an_alarm_rings_in_virtual_time(tmp_path: Path) -> None:
         time.sleep(7200)
         print("end")
     """
-    assert run(tmp_path, "port", source)[1] == "alarm 3600\nend\n"
+    assert run(tmp_path, engine, source)[1] == "alarm 3600\nend\n"
 
 
 def test_log_entries_go_through_a_queue(tmp_path: Path, engine: EngineName) -> None:

@@ -191,8 +191,34 @@ def test_processes_of_a_rank_run_its_file_and_inherit_what_it_has_set(
     found, lines = run(script, engine)
     assert found.errors == []
     assert lines == [
-        "child 0 rank 1 False second.py", "child 1 rank 1 False second.py", "first",
+        "child 0 rank 1 True second.py", "child 1 rank 1 True second.py", "first",
     ]  # fmt: skip
+
+
+def test_processes_that_a_rank_starts_in_a_group_find_its_rank(
+    tmp_path: Path, engine: EngineName
+) -> None:
+    write(
+        tmp_path,
+        """
+        import os, subprocess, sys
+        import torch.distributed as dist
+        import torch.multiprocessing as mp
+
+        def child(number):
+            print("child of", os.environ.get("RANK"))
+
+        if __name__ == "__main__":
+            dist.init_process_group("gloo")
+            mp.spawn(child, nprocs=1)
+            code = "import os; print('program of', os.environ['LOCAL_RANK'])"
+            subprocess.run([sys.executable, "-c", code])
+            dist.destroy_process_group()
+        """,
+    )
+    found, lines = run(read_script(tmp_path / "script.py", workers=2), engine)
+    assert found.errors == []
+    assert lines == ["child of 0", "child of 1", "program of 0", "program of 1"]
 
 
 def test_without_a_number_of_workers_nobody_sets_anything(

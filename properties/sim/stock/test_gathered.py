@@ -50,9 +50,10 @@ def test_a_sum_instead_of_a_mean() -> None:
 
 def test_what_one_process_cannot_come_to_is_told() -> None:
     found = _gradients("unknown", 2)
-    assert (found.passes, found.compared) == (6, 0)
+    assert (found.passes, found.compared) == (7, 0)
     whole = "\n".join(found.not_comparable)
     assert "each rank draws random numbers for a part of a tensor" in whole
+    assert "ranks call it with parts of what one process would call it with" in whole
     assert "one process cannot do it: RuntimeError: it calls other ranks" in whole
 
 

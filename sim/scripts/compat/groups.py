@@ -465,7 +465,8 @@ def get_global_rank(group: Any, group_rank: int) -> int:
 
 
 def get_group_rank(group: Any, global_rank: int) -> int:
-    return resolve(group).member(global_rank)
+    made = resolve(group)
+    return global_rank if made is _get_default_group() else made.member(global_rank)
 
 
 def _get_default_group() -> Group:

@@ -208,7 +208,8 @@ class Launcher:
             argv=[line.path, *line.args],
             environ=environ,
         )
-        process.locals[OWN_RANK] = ranks.own_variables(environ, self.workers)
+        if not self._per_rank:
+            process.locals[OWN_RANK] = ranks.own_variables(environ, self.workers)
         self._ranks[rank] = process
         if self.on_start is not None:
             self.on_start(rank, process)
@@ -225,6 +226,7 @@ class Launcher:
         if size <= 1:
             return
         self._per_rank = True
+        process.locals.pop(OWN_RANK, None)
         self._ranks = {own: process}
         process.name, process.rank = f"rank {own}", own
         if told := hint_for_size(self.workers, size):

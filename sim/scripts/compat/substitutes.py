@@ -33,6 +33,7 @@ STANDARD: dict[str, Substitute] = {
     "asyncio": library.make_asyncio,
     "atexit": systems.make_atexit,
     "concurrent": front("concurrent"),
+    "fcntl": systems.make_fcntl,
     "importlib": systems.make_importlib,
     "importlib.util": systems.make_importlib_util,
     "logging": library.make_logging,

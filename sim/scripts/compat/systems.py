@@ -17,6 +17,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from squall.sim.scripts import file_locks
 from squall.sim.scripts.compat.chance import urandom
 from squall.sim.scripts.compat.described import builtin
 from squall.sim.scripts.compat.facades import Facade, WriteThroughFacade
@@ -82,7 +83,7 @@ def make_os(space: ModuleSpace) -> ModuleType:
             **functions_of_os(),
             "chdir": chdir,
             "fchdir": fchdir,
-            "system": builtin(system(popen(_start_in(process)))),
+            "system": builtin(system(popen(_start_in(process), _now_in(process)))),
             "_exit": process.exit_now,
             "abort": abort,
             "environ": environ,
@@ -100,7 +101,22 @@ def make_os(space: ModuleSpace) -> ModuleType:
 
 
 def make_subprocess(space: ModuleSpace) -> ModuleType:
-    return Facade(space, subprocess, functions(_start_in(space.process)))
+    return Facade(space, subprocess, functions(_start_in(space.process), _now_in(space.process)))
+
+
+def make_fcntl(space: ModuleSpace) -> ModuleType:
+    real = importlib.import_module("fcntl")
+
+    def sleep(seconds: float) -> None:
+        space.process.group.runtime.sleep(seconds)
+
+    found = file_locks.functions(real, sleep)
+    # All processes are one to the system, which keeps those locks apart alone that belong to an open file.
+    return Facade(space, real, {**found, "lockf": found["flock"]})
+
+
+def _now_in(process: SimProcess) -> Callable[[], float]:
+    return lambda: process.group.runtime.now()
 
 
 def _start_in(process: SimProcess) -> Start:

@@ -67,6 +67,11 @@ for op in ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR"):
 say("premul", lambda: dist.all_reduce(torch.ones(1), op=dist._make_nccl_premul_sum(2.0)))
 for call in (uneven, other_type, sparse, scattered):
     say(call.__name__, call)
+for name in ("broadcast", "reduce", "gather", "scatter"):
+    own = () if name in ("broadcast", "reduce") else (None,)
+    for root in (-1, 7):
+        say(f"{name} {root}", partial(getattr(dist, name), torch.ones(1), *own, root))
+say("tag", lambda: dist.send(torch.ones(1), (rank + 1) % size, tag=-1))
 for shape in ((2 * size,), (size, 2)):
     say(f"gathered {len(shape)}", partial(gathered, shape))
 dist.destroy_process_group()

@@ -7,6 +7,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     RowwiseParallel,
@@ -43,6 +44,15 @@ def sharded(model):
 
 def parallel(model):
     return parallelize_module(model, init_device_mesh("cpu", (size,)), PLAN)
+
+
+def of_parts():
+    plan = {
+        "0": ColwiseParallel(input_layouts=Shard(0)),
+        "1": RowwiseParallel(output_layouts=Shard(0)),
+    }
+    mesh = init_device_mesh("cpu", (size,))
+    return parallelize_module(nn.Sequential(nn.Linear(6, 16), nn.Linear(16, 2)), mesh, plan)
 
 
 def hybrid(model):
@@ -97,5 +107,6 @@ match sys.argv[1]:
     case "unknown":
         steps(parallel(Model(dropout=0.5)), 0)
         steps(sharded(Model(talks=True)), rank)
+        of_parts()(torch.randn(4, 6)).sum().backward()
 print("went on")
 dist.destroy_process_group()
