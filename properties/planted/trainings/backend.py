@@ -36,8 +36,8 @@ MUTANTS = (
         name="tags-count-for-nothing",
         wrong="a receive takes the first message of its sender, whatever its tag",
         place=f"{_MEMBER}.run",
-        old="call.number, call.batch = args[2], batch_of(frame)",
-        new="call.number, call.batch = 0, batch_of(frame)",
+        old="call.number, call.batch = args[2], batch_of(sys._getframe())",
+        new="call.number, call.batch = 0, batch_of(sys._getframe())",
     ),
     bug(
         name="lost-piece-is-not-sent-again",
