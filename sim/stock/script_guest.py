@@ -30,10 +30,10 @@ import torch.distributed.rpc
 import torch.distributed.rpc.internal
 import torch.multiprocessing
 
-import squall
 from squall.model.events.run import EXITED
 from squall.real.native import turns, waits
 from squall.real.native.here import FIRST_LANE, Here, debug_info
+from squall.real.own_files import OWN_FILES
 from squall.real.rpc.rendezvous import store_key
 from squall.sim.scripts import dates, event_loop, file_locks, generators, outside, returned
 from squall.sim.scripts.compat.errors import (
@@ -456,7 +456,7 @@ def _meet(here: Here, url: str, **kwargs: Any) -> Any:
 def _left_uncompiled(trace_rules: Any) -> None:
     """``torch.compile`` takes what PyTorch's compiled code calls here for code of the script, which on stock PyTorch calls
     none: it is run as it is."""
-    trace_rules.SKIP_DIRS.append(os.path.join(os.path.dirname(squall.__file__), ""))
+    trace_rules.SKIP_DIRS.extend(OWN_FILES)
     trace_rules._recompile_re()
 
 
