@@ -10,7 +10,7 @@
 # make test-browser   timelines in headless Chromium (apt-get install chromium chromium-driver)
 # make findings TORCH=2.15.0   what that torch does in each case of docs/findings.md
 # make pictures   the pictures of the documentation, made anew
-# make architecture   the picture of the rooms in docs/architecture.md, made from the source
+# make architecture   the picture of the packages in docs/architecture.md, made from the source
 # make commands   docs/commands.md, made anew from the help of every command
 # make api   docs/api.md, made anew from the list of what scripts find otherwise than in stock
 # make docs   the documentation as a site, in build/site; make docs-serve shows it as it is written
@@ -98,7 +98,7 @@ pictures: $(INSTALLED)
 	$(BIN)/python -m squall.properties.browser.pictures
 
 architecture: $(INSTALLED)
-	$(BIN)/python -m squall.properties.support.rooms
+	$(BIN)/python -m squall.properties.support.packages
 
 api: $(INSTALLED)
 	$(BIN)/python -m squall.properties.sim.scripts.api > docs/api.md.new
@@ -123,7 +123,7 @@ lint: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)/mypy
 
-# The suite has a sample of what takes long; of the order of the rooms nothing is left out.
+# The suite has a sample of what takes long; of the order of the packages nothing is left out.
 layers: $(INSTALLED)
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q --tier all squall/properties/test_layers.py

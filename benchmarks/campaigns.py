@@ -34,7 +34,7 @@ from squall.sim.campaigns.parts import Part
 from squall.sim.campaigns.place import Done, Event, Heard, Joined
 from squall.sim.campaigns.plan import Lease, Plan, versions
 from squall.sim.campaigns.store import CampaignStore
-from squall.sim.world.contained import resident_bytes
+from squall.sim.world.sandbox import resident_bytes
 
 #: scenarios that a worker judges in a second
 RATE = 350

@@ -16,13 +16,13 @@ from typing import Any
 from squall.properties.support import explored as programs
 from squall.sim.cluster import Cluster
 from squall.sim.explore.execution import Execution, How
+from squall.sim.explore.functions import FunctionTarget
 from squall.sim.explore.order import Order
 from squall.sim.explore.search import Budget, explore
 from squall.sim.explore.state import tables
-from squall.sim.explore.stories import Story
-from squall.sim.explore.subject import Ended
+from squall.sim.explore.target import Ended
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.world.choosing import Chooser
+from squall.sim.world.controlled_time import Chooser
 
 #: by name: workers, what worker 0 does, what must come of it, and the goal in executions a second
 WORLDS: dict[str, tuple[int, Callable[[], Any], Any, str]] = {
@@ -36,15 +36,15 @@ ENOUGH = 400
 HOW = How("message", ordered=False)
 
 
-def story(workers: int, main: Callable[[], Any], expected: Any) -> Story:
+def story(workers: int, main: Callable[[], Any], expected: Any) -> FunctionTarget:
     def check(got: dict[int, Any], cluster: Cluster) -> list[str]:
         wrong = [] if got == {0: expected} else ["another result"]
         return [*wrong, "something is left"] if any(map(any, tables(cluster.workers))) else wrong
 
-    return Story(workers, main, check=check)
+    return FunctionTarget(workers, main, check=check)
 
 
-def rate(subject: Story, *, repeats: int = 3) -> float:
+def rate(subject: FunctionTarget, *, repeats: int = 3) -> float:
     """Executions a second, of one core."""
     best = 0.0
     for _ in range(repeats):
@@ -73,7 +73,7 @@ def orders(order: Order) -> int:
     return all_of_them
 
 
-def reduction(subject: Story) -> tuple[int, int]:
+def reduction(subject: FunctionTarget) -> tuple[int, int]:
     """Executions of the whole exploration, and orders that they stand for."""
     naive = 0
 

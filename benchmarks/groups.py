@@ -18,7 +18,7 @@ from typing import TextIO, cast
 
 from squall.sim.scenario import Scenario, World
 from squall.sim.scenarios.engines import ENGINES
-from squall.sim.scripts.read import read_script
+from squall.sim.scripts.read_script import read_script
 
 #: what, and how often a round does it
 WHATS = {

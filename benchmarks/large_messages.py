@@ -20,7 +20,7 @@ import torch
 from squall.sim.names import EngineName
 from squall.sim.scenario import Scenario, World
 from squall.sim.scenarios.engines import ENGINES
-from squall.sim.scripts.read import read_script
+from squall.sim.scripts.read_script import read_script
 
 SCRIPT = """
 import os, sys

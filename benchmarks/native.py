@@ -19,7 +19,7 @@ from squall.sim.search.draw import Settings
 from squall.sim.search.judge import judge
 from squall.sim.stock.program import run_native
 from squall.sim.stock.shared import PROGRAMS as MODULES
-from squall.sim.stock.shared import close_zygotes, shared_zygote
+from squall.sim.stock.shared import close_fork_servers, shared_fork_server
 
 CALLS = 300
 
@@ -53,7 +53,7 @@ def microseconds_per_message() -> float:
     for calls in (1, CALLS + 1):
         program = _program(calls)
         began = time.perf_counter()
-        run = run_native(program, shared_zygote(MODULES), latency="constant:0.001")
+        run = run_native(program, shared_fork_server(MODULES), latency="constant:0.001")
         took[calls] = time.perf_counter() - began
         assert run.crash is None and not run.waits
     return (took[CALLS + 1] - took[1]) / (2 * CALLS) * 1e6
@@ -82,7 +82,7 @@ def microseconds_over_tensorpipe() -> float:
 
 
 def scenarios_per_second(count: int = 30) -> float:
-    shared_zygote(MODULES)
+    shared_fork_server(MODULES)
     began = time.perf_counter()
     for seed in range(count):
         judge(seed, Settings(engine="torch"))
@@ -107,7 +107,7 @@ def measure(rounds: int = 3) -> dict[str, float]:
                 "scenarios_per_s": scenarios_per_second(),
             }
         finally:
-            close_zygotes()
+            close_fork_servers()
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import Settings, draw, settings_of
 from squall.sim.stock.shared import PROGRAMS as MODULES
-from squall.sim.stock.shared import close_zygotes, shared_zygote
+from squall.sim.stock.shared import close_fork_servers, shared_fork_server
 
 _SPIN = "while True: pass"
 
@@ -105,7 +105,7 @@ def main() -> int:
     began, processor = time.perf_counter(), time.process_time()
     differ = runs = odd = 0
     with campaign_settings(), busy(options.busy):
-        shared_zygote(MODULES)
+        shared_fork_server(MODULES)
         try:
             for seed in seeds:
                 ends, where = repeat(seed, options.times, settings)
@@ -115,7 +115,7 @@ def main() -> int:
                     odd += options.times - max(ends.values())
                     print(f"seed {seed}: {sorted(ends.values())}: {where}", flush=True)
         finally:
-            close_zygotes()
+            close_fork_servers()
         children = os.times()
     print(
         f"{len(seeds)} seeds x {options.times}: {differ} with more than one digest, {odd} of {runs} "

@@ -27,8 +27,8 @@ from squall.sim.search.draw import settings_of
 from squall.sim.search.judge import judge_all
 from squall.sim.search.mutants import trial
 from squall.sim.search.mutants.campaign import run_mutants
-from squall.sim.search.mutants.families import MUTANTS
 from squall.sim.search.mutants.mutant import Mutant
+from squall.sim.search.mutants.registry import MUTANTS
 from squall.sim.search.mutants.trial import Limits
 
 #: seeds that a cover is distilled from, and how far those of two turns are apart

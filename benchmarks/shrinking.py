@@ -27,10 +27,10 @@ from squall.sim.scenarios.file import dump_scenario
 from squall.sim.scenarios.replay import replay
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.scenarios.store import write_synced
-from squall.sim.search.again import planted
 from squall.sim.search.draw import draw, settings_of
-from squall.sim.search.mutants.families import FAMILIES, MUTANTS
 from squall.sim.search.mutants.mutant import Mutant
+from squall.sim.search.mutants.registry import FAMILIES, MUTANTS
+from squall.sim.search.replay_with_mutant import planted
 from squall.sim.search.shrink.cost import Extent, deviations, extent
 from squall.sim.search.shrink.shrinker import Shrinker
 

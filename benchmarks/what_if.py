@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.groups import Clock, gloo
 from squall.sim.scenario import Scenario, World
 from squall.sim.scenarios.engines import ENGINES
-from squall.sim.scripts.read import read_script
+from squall.sim.scripts.read_script import read_script
 
 RANKS = 2
 #: bytes; costs are taken from every other one

@@ -1,4 +1,4 @@
-"""The documentation agrees with the code: paths, functions, rules, the picture of the rooms."""
+"""The documentation agrees with the code: paths, functions, rules, the picture of the packages."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from squall.model.checks.exceptions import EXCEPTIONS
+from squall.model.checks.rref_allowances import EXCEPTIONS
 from squall.properties.findings.finding import findings
+from squall.properties.support.packages import PAGE, page
 from squall.properties.support.paths import DOCS, ROOT
-from squall.properties.support.rooms import PAGE, page
 from squall.sim.names import PROFILES
-from squall.sim.search.mutants.families import MUTANTS
+from squall.sim.search.mutants.registry import MUTANTS
 
 PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 #: a function of a file, as the walk names it; a path; a link

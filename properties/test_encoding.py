@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from squall.properties.support.paths import ROOT
 
-ROOMS = ("benchmarks", "model", "properties", "real", "sim")
+PACKAGES = ("benchmarks", "model", "properties", "real", "sim")
 #: by function: how many arguments by place leave its encoding unsaid
 UNSAID = {"read_text": 0, "write_text": 1}
 
@@ -22,7 +22,7 @@ def by_the_locale(source: str) -> Iterator[int]:
 
 
 def test_no_text_is_read_or_written_in_the_encoding_of_the_locale() -> None:
-    files = [file for room in ROOMS for file in (ROOT / room).rglob("*.py")]
+    files = [file for package in PACKAGES for file in (ROOT / package).rglob("*.py")]
     assert len(files) > 1000
     found = {
         f"{file.relative_to(ROOT)}:{line}"

@@ -1,6 +1,6 @@
 """What may import what, where a linter cannot see it: circles of files, and modules named in strings.
 
-The order of the rooms is a contract of import-linter (pyproject.toml); ``make layers`` checks it.
+The order of the packages is a contract of import-linter (pyproject.toml); ``make layers`` checks it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def test_no_files_import_each_other_in_a_circle(part: str) -> None:
 
 
 def layers_of(container: str) -> dict[str, int]:
-    """By the name of a room, how high it stands."""
+    """By the name of a package, how high it stands."""
     (contract,) = (
         contract
         for contract in CONTRACTS
@@ -68,12 +68,12 @@ def test_no_string_goes_around_the_order_of_the_rooms(part: str) -> None:
     heights, parts = layers_of(f"squall.{part}"), layers_of("squall")
     upward = []
     for file in sorted((ROOT / part).rglob("*.py")):
-        rooms = file.relative_to(ROOT / part).with_suffix("").parts
+        packages = file.relative_to(ROOT / part).with_suffix("").parts
         for line, name in strings_in(file):
             _, other, *inside = name.split(".")
             if parts.get(other, 0) > parts[part] and name not in PLUGINS:
                 upward.append(f"{file}:{line}: {name}")
-            here = heights.get(rooms[0], len(heights))
+            here = heights.get(packages[0], len(heights))
             if other == part and inside and heights.get(inside[0], 0) > here:
                 upward.append(f"{file}:{line}: {name}")
     assert upward == []

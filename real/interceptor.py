@@ -2,7 +2,7 @@
 
 A worker is made with four things that come from whoever embeds it: a
 :class:`~squall.real.runtime.Runtime` for time and tasks, a
-:class:`~squall.real.rpc.transport.World` for messages, a :class:`~squall.real.tracing.Tracer`
+:class:`~squall.real.rpc.transport.Transport` for messages, a :class:`~squall.real.tracing.Tracer`
 for events, and, if it wants one, an :class:`Interceptor`. A tracer is only told of what happens; an
 interceptor is asked before the worker goes on, and may refuse by raising: a quota, a limit for user
 code, an error on purpose.

@@ -19,7 +19,7 @@ from squall.real.interceptor import Interceptor
 from squall.real.rpc.constants import RREF_MAX_RETRIES, UNSET_RPC_TIMEOUT
 from squall.real.rpc.message import Message
 from squall.real.rpc.options import DeviceMap
-from squall.real.rpc.transport import World
+from squall.real.rpc.transport import Transport
 from squall.real.rpc.worker_info import WorkerInfo
 from squall.real.runtime import Runtime
 
@@ -129,7 +129,7 @@ class Process:
     def __init__(
         self,
         runtime: Runtime,
-        world: World,
+        world: Transport,
         *,
         name: str = "",
         tracer: tracing.Tracer = tracing.NULL_TRACER,

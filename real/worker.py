@@ -9,7 +9,7 @@ from squall.real.ids import WorkerId
 from squall.real.process import ModuleSpace, Process
 from squall.real.rpc.agent import RpcAgent
 from squall.real.rpc.rref_context import RRefContext
-from squall.real.rpc.transport import World
+from squall.real.rpc.transport import Transport
 from squall.real.runtime import Runtime, Task, current_task, current_task_or_none
 
 
@@ -29,7 +29,7 @@ class Worker(Process):
     def __init__(
         self,
         runtime: Runtime,
-        world: World,
+        world: Transport,
         *,
         name: str = "",
         tracer: tracing.Tracer = tracing.NULL_TRACER,

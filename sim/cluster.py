@@ -21,27 +21,27 @@ from squall.real.rpc.state import rpc_state
 from squall.real.runtime import current_task_or_none
 from squall.real.tracing import NULL_TRACER, TABLES_COUNTED, Observer
 from squall.real.worker import Worker
-from squall.sim.faults.injector import Faults
+from squall.sim.faults.injector import FaultInjector
 from squall.sim.faults.plan import NO_FAULTS, Plan
-from squall.sim.world.choosing import Chooser, ChosenTime
-from squall.sim.world.chosen_network import ChosenNetwork
+from squall.sim.world.controlled_network import ChosenNetwork
+from squall.sim.world.controlled_time import Chooser, ChosenTime
 from squall.sim.world.crash import crash
+from squall.sim.world.deadlock import deadlock
 from squall.sim.world.device import kernel_watch
 from squall.sim.world.garbage import collect, deterministic_garbage
 from squall.sim.world.isolation import TorchIsolation
 from squall.sim.world.latency import LatencyModel
 from squall.sim.world.leftovers import tell_what_is_alive, tell_what_is_left
-from squall.sim.world.listed_order import ListedOrder
 from squall.sim.world.network import Network
 from squall.sim.world.ordering import Recorded
 from squall.sim.world.processes import Processes, processes_of
 from squall.sim.world.schedule import FIFO, Order, Schedule
 from squall.sim.world.scheduler import SimRuntime
+from squall.sim.world.scripted_order import ListedOrder
 from squall.sim.world.stand_in import STAND_IN_NAME
 from squall.sim.world.stand_in.backend import begin_run, home_of
 from squall.sim.world.stand_in.streams import STAND_IN
 from squall.sim.world.stand_in.tensors import DEVICE_TYPE
-from squall.sim.world.stuck import deadlock
 from squall.sim.world.trace import Trace
 
 logger = logging.getLogger(__name__)
@@ -132,7 +132,7 @@ class Cluster:
         #: once, and when it is
         self.before_rejoining: Callable[[int], Any] | None = None
         self.on_restart: Callable[[int], Any] | None = None
-        self.faults = Faults(faults, self.network, self) if len(faults) else None
+        self.faults = FaultInjector(faults, self.network, self) if len(faults) else None
         for rank in range(workers):
             self.workers.append(self._process(rank, 0))
         self.rpc_timeout_s = rpc_timeout_s

@@ -12,9 +12,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, ConfigDict, Field, SkipValidation
 
-from squall.model.program.made import Checked, check_fields
 from squall.model.program.program import Program
 from squall.model.program.strict_json import MadeError, shown
+from squall.model.program.validated import Checked, check_fields
 from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
 from squall.sim.faults.file import MOST, check_plan
 from squall.sim.faults.plan import NO_FAULTS, Plan

@@ -8,7 +8,7 @@ from functools import partial
 from squall.model.checks.excuses import FAULT, excused
 from squall.model.events.fault_effects import explained, faults_of, own_time
 from squall.model.events.run import Property, Run, Violation, named
-from squall.model.program.acts.alone import may_be_told, told_alone
+from squall.model.program.acts.expected import may_be_told, told_alone
 from squall.model.program.program import beside, exchanged
 from squall.model.program.stories import AS_IT_SHOULD_BE, RAISED, Story, as_line, expected, on_torch
 

@@ -6,14 +6,14 @@
 ``squall properties --excuses`` lists them, with how often a campaign used each. A check that leaves
 something out because something failed names its excuse; a test reads the checks and says where one
 does not (properties/model/checks/test_excuses.py). What may be left of RRefs and contexts after
-faults has reasons of its own, in model/checks/exceptions.py.
+faults has reasons of its own, in model/checks/rref_allowances.py.
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
-from squall.model.checks.exceptions import EXCEPTIONS, Excuse
+from squall.model.checks.rref_allowances import EXCEPTIONS, Excuse
 from squall.model.events.run import Run
 
 NO_END = Excuse(

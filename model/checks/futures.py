@@ -12,7 +12,7 @@ from squall.model.checks.failed_passes import (
     gave_up_a_pass,
     of_call_given_up,
 )
-from squall.model.checks.leaving import fetch_overtaken
+from squall.model.checks.group_departure import fetch_overtaken
 from squall.model.checks.lost_owners import wrong_owners
 from squall.model.events.fault_effects import RETRIES, explained, faults_of, own_time
 from squall.model.events.passes import REFUSED

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from string import digits
 from typing import NamedTuple
 
-from squall.model.events.passes import REFUSED, Edge, Node, Part, joint_passes
+from squall.model.events.passes import REFUSED, Edge, Node, PassPart, joint_passes
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.one_process.shape_graph import Graph
 
@@ -22,7 +22,7 @@ class MissingSendError(LookupError):
 class Stitched:
     """The joint graph of one pass: edges lead past send and recv functions."""
 
-    def __init__(self, parts: dict[int, Part]) -> None:
+    def __init__(self, parts: dict[int, PassPart]) -> None:
         self.parts = parts
         self._names: dict[Place, str] = {
             (worker, number): name
@@ -153,7 +153,7 @@ def _reference_graphs(run: Run) -> dict[int, Graph]:
     """The graph that each pass must have, by the number of the event that starts it."""
     if run.expected is None or run.got is None:
         return {}
-    roots: dict[int, list[Part]] = {}
+    roots: dict[int, list[PassPart]] = {}
     for root, _ in joint_passes(run):
         roots.setdefault(root.context, []).append(root)
     found: dict[int, Graph] = {}
@@ -173,7 +173,7 @@ def _reference_graphs(run: Run) -> dict[int, Graph]:
     return found
 
 
-def _compare(joint: Stitched, root: Part, reference: Graph) -> _Difference | None:
+def _compare(joint: Stitched, root: PassPart, reference: Graph) -> _Difference | None:
     """Walk both graphs from their roots at once."""
     matched: dict[Place, int] = {}
     taken: set[int] = set()

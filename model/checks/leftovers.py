@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from squall.model.checks.excuses import ENDED_PROCESS, FAULT, excused
 from squall.model.events.fault_effects import faults_of
-from squall.model.events.quiet import AFTER_A_PASS
+from squall.model.events.idle_state import AFTER_A_PASS
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.real import tracing
 
@@ -15,7 +15,7 @@ from squall.real import tracing
 def LEFTOVERS(run: Run) -> Iterator[Violation]:  # noqa: N802
     """When nothing is under way and nobody keeps a reference, each table of each worker is empty,
     each count is 0 and no lock is held: of every object that makes up a worker, but for what
-    model/events/quiet.py names. Its contexts, passes, messages, calls, references and the tensors
+    model/events/idle_state.py names. Its contexts, passes, messages, calls, references and the tensors
     that it received are gone without a collection of garbage: what refers to itself keeps all that
     it has, the graph and its gradients among them, until somebody looks for garbage. After a pass that
     has ended well an open context has nothing of it but gradients. After faults

@@ -8,12 +8,12 @@ from typing import Any
 
 from squall.model.checks.excuses import ENDED_PROCESS, FAULT, NO_END, OWN_TIME, excused
 from squall.model.events.fault_effects import faults_of, own_time
-from squall.model.events.inside import called
 from squall.model.events.resends import Key, resends_of
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
+from squall.model.events.unwrapped import called
 from squall.model.one_process.requests import is_known, requests_of
 from squall.model.program.acts.act import CONTEXT, every
-from squall.model.program.acts.alone import Limited, told_alone
+from squall.model.program.acts.expected import Limited, told_alone
 from squall.model.program.stories import ACTS
 from squall.real import tracing
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 
-from squall.model.events.passes import Graph, Part, passes_of
+from squall.model.events.passes import Graph, PassPart, passes_of
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.real import tracing
 
@@ -91,7 +91,7 @@ def DEPENDENCIES(run: Run) -> Iterator[Violation]:  # noqa: N802
         yield from _wrong_counts(run, part, counts)
 
 
-def _wrong_counts(run: Run, part: Part, counts: dict[int, Count]) -> Iterator[Violation]:
+def _wrong_counts(run: Run, part: PassPart, counts: dict[int, Count]) -> Iterator[Violation]:
     def wrong(what: str, expected: object, seen: object) -> Violation:
         return run.violation("dependencies", what, expected, seen, part.started, part.computed)
 
@@ -155,7 +155,7 @@ def EXECUTION(run: Run) -> Iterator[Violation]:  # noqa: N802
     yield from _answered_early(run, passes.parts)
 
 
-def _answered_early(run: Run, parts: list[Part]) -> Iterator[Violation]:
+def _answered_early(run: Run, parts: list[PassPart]) -> Iterator[Violation]:
     """Who has the answer may begin the next pass."""
     answers: dict[tuple[object, ...], list[int]] = {}
     records = run.records
@@ -190,7 +190,7 @@ def _handler_of(run: Run, n: int) -> tuple[object, ...]:
     return ()
 
 
-def _too_many_parts(run: Run, parts: list[Part]) -> Iterator[Violation]:
+def _too_many_parts(run: Run, parts: list[PassPart]) -> Iterator[Violation]:
     """A pass has one part on a worker, so there are no more of them than passes of the context."""
     passes = Counter(part.context for part in parts if part.roots)
     for (worker, context), count in Counter((part.worker, part.context) for part in parts).items():
@@ -207,7 +207,7 @@ def _too_many_parts(run: Run, parts: list[Part]) -> Iterator[Violation]:
             )
 
 
-def _wrong_order(run: Run, part: Part) -> Iterator[Violation]:
+def _wrong_order(run: Run, part: PassPart) -> Iterator[Violation]:
     position = {number: n for n, number in part.executed}
     if len(position) < len(part.executed):
         yield from _run_twice(run, part)
@@ -251,7 +251,7 @@ def _wrong_order(run: Run, part: Part) -> Iterator[Violation]:
                 )
 
 
-def _run_twice(run: Run, part: Part) -> Iterator[Violation]:
+def _run_twice(run: Run, part: PassPart) -> Iterator[Violation]:
     position: dict[int, int] = {}
     for n, number in part.executed:
         if number in position:
@@ -266,7 +266,7 @@ def _run_twice(run: Run, part: Part) -> Iterator[Violation]:
         position[number] = n
 
 
-def _incomplete(run: Run, part: Part) -> Iterator[Violation]:
+def _incomplete(run: Run, part: PassPart) -> Iterator[Violation]:
     def wrong(what: str, expected: object, seen: object) -> Violation:
         return run.violation("execution", what, expected, seen, part.started, part.ended)
 
@@ -309,7 +309,7 @@ def _incomplete(run: Run, part: Part) -> Iterator[Violation]:
         yield _late(run, part)
 
 
-def _late(run: Run, part: Part) -> Violation:
+def _late(run: Run, part: PassPart) -> Violation:
     n = part.late[0]
     what = f"{run.records[n][3].name} after the end of the pass"
     return run.violation("execution", what, "nothing more", "one", part.ended, n)

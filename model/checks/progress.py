@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from squall.model.checks.excuses import FAULT, excused
 from squall.model.events.fault_effects import EFFECTS, explained, faults_of, slow_calls
-from squall.model.events.hangs import Predicted, cut_short, predict, too_late
+from squall.model.events.predicted_hangs import Predicted, cut_short, predict, too_late
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.one_process.flow import FETCHED
 from squall.model.one_process.outcome import StepOutcome

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from squall.model.checks.excuses import ENDED_PROCESS, excused
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
-from squall.model.events.torn_down import last_of
-from squall.model.protocol.passes.carried import CARRIED
-from squall.model.protocol.passes.refusal import NotAllowedError
+from squall.model.events.teardown import last_of
+from squall.model.protocol.passes.message_correlation import CARRIED
+from squall.model.protocol.passes.not_allowed import NotAllowedError
 from squall.model.protocol.passes.replay import ABOUT_CALLS, READERS, Replay
 from squall.real import tracing
 

@@ -8,9 +8,9 @@ from functools import cache, partial
 from types import MappingProxyType
 from typing import Any
 
-from squall.model.checks.exceptions import Excuses, excuse_of_context
 from squall.model.checks.excuses import ENDED_PROCESS, FAULT, TOO_LATE, excused
-from squall.model.checks.leaving import fetch_overtaken
+from squall.model.checks.group_departure import fetch_overtaken
+from squall.model.checks.rref_allowances import Excuses, excuse_of_context
 from squall.model.events.fault_effects import faults_of
 from squall.model.events.rref import FETCHES_DISAGREE, RREF_TYPES, Protocol
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
@@ -27,7 +27,7 @@ def RREFS(run: Run) -> Iterator[Violation]:  # noqa: N802
     confirmed; a value is set once, and all who fetch it get the same. When nothing is under way and
     nobody holds a reference, owners, forks, pending users, pending children and pending owners are
     gone. Told by a state machine written from the protocol. After faults that the protocol does not
-    make good, what model/checks/exceptions.py names may be left; and the tables hold what the state
+    make good, what model/checks/rref_allowances.py names may be left; and the tables hold what the state
     machine says, in any case.
     """
     records = run.records
@@ -212,7 +212,7 @@ def CONTEXTS(run: Run) -> Iterator[Violation]:  # noqa: N802
     """A context is made at most once on a worker and never comes back to life: nothing is recorded
     in it or sent for it after its release there. Once nothing is under way, every worker has
     released every context it had, and every backward pass that began has ended. After faults,
-    model/checks/exceptions.py names what may be left.
+    model/checks/rref_allowances.py names what may be left.
     """
     live: dict[tuple[int, int], int] = {}
     released: dict[tuple[int, int], int] = {}

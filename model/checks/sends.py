@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from squall.model.events.fault_effects import faults_of
-from squall.model.events.inside import unprofiled
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
+from squall.model.events.unwrapped import unprofiled
 from squall.real import tracing
 
 _FORWARD = ("FORWARD_AUTOGRAD_REQ", "FORWARD_AUTOGRAD_RESP")

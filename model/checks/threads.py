@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from squall.model.events.fault_effects import own_time
-from squall.model.events.inside import called
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
+from squall.model.events.unwrapped import called
 from squall.real import tracing
 
 #: handlers that may wait: they run what users wrote, or a whole backward pass

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from squall.model.events.fault_effects import RETRIES, faults_of
-from squall.model.events.inside import unprofiled
 from squall.model.events.run import ALL_ENGINES, PORT_ONLY, Run
+from squall.model.events.unwrapped import unprofiled
 from squall.real import tracing
 from squall.real.tracing import EventType
 

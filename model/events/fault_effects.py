@@ -87,7 +87,7 @@ EXPLAINED = re.compile(
 )
 
 
-class Faults:
+class FaultEffects:
     """The faults of a run. Numbers are those of events.
 
     Does not refer to the run, which refers to this: a cycle would keep all its events until
@@ -281,11 +281,11 @@ def indefinite(run: Run) -> Indefinite:
     return known
 
 
-def faults_of(run: Run) -> Faults:
+def faults_of(run: Run) -> FaultEffects:
     """The faults of a run, found once."""
-    known: Faults | None = run.__dict__.get("_faults")
+    known: FaultEffects | None = run.__dict__.get("_faults")
     if known is None:
-        known = run.__dict__["_faults"] = Faults(run)
+        known = run.__dict__["_faults"] = FaultEffects(run)
     return known
 
 

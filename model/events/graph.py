@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from squall.model.one_process.joint import RECV_NAME, Node
+from squall.model.one_process.joint_graph import RECV_NAME, Node
 from squall.real import tracing
 from squall.real.tracing import EventType
 

@@ -60,7 +60,7 @@ class Hop(NamedTuple):
         return self.end_s - self.start_s
 
 
-class Step(NamedTuple):
+class StepTime(NamedTuple):
     """``number``: from 1 on, 0 for a whole run in which no optimizer made a step; by rank, from when to when."""
 
     number: int
@@ -104,7 +104,7 @@ class GroupTime:
         return sorted(rank for rank in found if rank >= 0)
 
     @cached_property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[StepTime]:
         """From one step of the optimizer to the next; steps with no operation of a group between them are one. The first
         begins with the run. Of a run without any: all of it."""
         ends = {rank: self._step_ends(rank) for rank in self.ranks}
@@ -113,9 +113,9 @@ class GroupTime:
             end_s = {
                 rank: segments[-1].end_s for rank, segments in self.segments.items() if segments
             }
-            return [Step(0, dict.fromkeys(end_s, 0.0), end_s)] if end_s else []
+            return [StepTime(0, dict.fromkeys(end_s, 0.0), end_s)] if end_s else []
         return [
-            Step(
+            StepTime(
                 number + 1,
                 {rank: each[number - 1] if number else 0.0 for rank, each in ends.items()},
                 {rank: each[number] for rank, each in ends.items()},
@@ -128,7 +128,7 @@ class GroupTime:
         """By rank, in order, without gaps from 0 to the end of its last operation, computation or step."""
         return {rank: list(self._segments_of(rank)) for rank in self.ranks}
 
-    def segments_in(self, step: Step) -> Iterator[Segment]:
+    def segments_in(self, step: StepTime) -> Iterator[Segment]:
         """Of all ranks, cut at the step's ends."""
         for rank, start_s in step.start_s.items():
             for each in self.segments[rank]:
@@ -136,7 +136,7 @@ class GroupTime:
                 if ends_s - begins_s > _INSTANT_S:
                     yield each._replace(start_s=begins_s, end_s=ends_s)
 
-    def critical_path(self, step: Step) -> list[Hop]:
+    def critical_path(self, step: StepTime) -> list[Hop]:
         """What decided when the last rank came to the step's end, in order: each hop begins when the one before it
         ends. It begins where the rank on which it then is has begun the step."""
         rank = max(step.end_s, key=lambda each: (step.end_s[each], -each))

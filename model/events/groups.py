@@ -18,7 +18,7 @@ from squall.real.tracing import (
 )
 
 
-class Group:
+class GroupEvents:
     """The events of one group, as a run; ``numbers``: which events of the whole run they are."""
 
     def __init__(self, run: Run, numbers: list[int]) -> None:
@@ -30,7 +30,7 @@ class Group:
         return violation._replace(events=tuple(self._numbers[n] for n in violation.events))
 
 
-def groups_of(run: Run) -> list[Group]:
+def groups_of(run: Run) -> list[GroupEvents]:
     """The groups of a run in which there were several; none for one in which there was one.
 
     Two groups at the same time cannot be told apart by the ids of their workers: such a run has
@@ -65,4 +65,4 @@ def groups_of(run: Run) -> list[Group]:
         numbers[group].append(n)
         if type is MESSAGE_SENT:
             messages[values[0]] = group
-    return [Group(run, each) for each in numbers.values()]
+    return [GroupEvents(run, each) for each in numbers.values()]

@@ -32,7 +32,7 @@ _RANKS = ("lost", "gone", "gradients", "collective", "call", "key", "pool", "*",
 _TOLD = 3
 
 
-class Step(NamedTuple):
+class HangWait(NamedTuple):
     """One wait of a cycle or of a chain: ``who`` waits for ``what``, at ``place``, and who is to end that.
     ``held``: where that has taken it, if it is a lock; ``full``: the worker whose threads are all taken."""
 
@@ -51,7 +51,7 @@ class Hang:
     part of the cause."""
 
     cause: str
-    cycle: list[Step]
+    cycle: list[HangWait]
     others: list[str]
 
     @property
@@ -92,12 +92,12 @@ def _line(graph: nx.DiGraph[Any], task: Any) -> str:
     return ": ".join(told)
 
 
-def _step(graph: nx.DiGraph[Any], task: Any, thing: Any, then: Any = None) -> Step:
+def _step(graph: nx.DiGraph[Any], task: Any, thing: Any, then: Any = None) -> HangWait:
     data = graph.nodes[thing]
     place = graph.edges[task, thing].get("place", "")
     by = "" if then is None else graph.nodes[then]["label"]
     took = data.get("took", "")
-    return Step(
+    return HangWait(
         graph.nodes[task]["label"],
         data["label"],
         data["kind"],
@@ -193,13 +193,13 @@ def _rank(data: dict[str, Any]) -> int:
 # -- in words ----------------------------------------------------------------------------------------------------------
 
 
-def _cycle_said(steps: list[Step]) -> str:
+def _cycle_said(steps: list[HangWait]) -> str:
     last = steps[-1]
     holds = f" holds {last.what}{_at(last.held)} and" if last.kind == "lock" else ""
     return f"deadlock: {steps[0].who}{holds}{_waits(steps)}"
 
 
-def _waits(steps: list[Step]) -> str:
+def _waits(steps: list[HangWait]) -> str:
     """The waits of a way, each by whom the one before it is to be ended."""
     text = ""
     for before, step in zip([None, *steps[:-1]], steps, strict=True):
@@ -211,13 +211,13 @@ def _waits(steps: list[Step]) -> str:
     return text
 
 
-def _of(step: Step) -> str:
+def _of(step: HangWait) -> str:
     """Whose a lock is, where a function that another worker has called waits for it."""
     _, on, worker = step.who.rpartition("` on ")
     return f" of {worker}" if on and step.kind == "lock" and step.who[0] == "`" else ""
 
 
-def _joined(before: Step, step: Step) -> str:
+def _joined(before: HangWait, step: HangWait) -> str:
     """How a wait goes on with that of who is to end it."""
     if before.kind == "lock":
         return f", which {step.who} holds{_at(before.held)} while it"
@@ -226,7 +226,7 @@ def _joined(before: Step, step: Step) -> str:
     return f"; {step.who}"
 
 
-def _chain_said(graph: nx.DiGraph[Any], path: list[Any], steps: list[Step]) -> str:
+def _chain_said(graph: nx.DiGraph[Any], path: list[Any], steps: list[HangWait]) -> str:
     end = graph.nodes[path[-1]]
     text = f"hang: {steps[0].who}{_waits(steps)}"
     if end["label"] != steps[-1].what:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from squall.model.events.digest import Record
-from squall.model.events.inside import called
+from squall.model.events.unwrapped import called
 from squall.real import tracing
 
 #: what a task does: the program of its worker, a request of another worker, or what either has started it for

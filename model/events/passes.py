@@ -70,7 +70,7 @@ class Found(NamedTuple):
 
 
 @dataclass
-class Part:
+class PassPart:
     """What one worker did of one pass: numbers of events, and what they said."""
 
     worker: int
@@ -122,11 +122,11 @@ class Part:
 class Passes:
     """All parts, in the order of their start, and what belongs to none."""
 
-    parts: list[Part]
+    parts: list[PassPart]
     #: events of passes where no pass runs, or where one starts while another runs
     stray: list[int]
 
-    def of_context(self, context: int) -> list[Part]:
+    def of_context(self, context: int) -> list[PassPart]:
         return [part for part in self.parts if part.context == context]
 
 
@@ -147,16 +147,16 @@ class _Reader:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._parts: list[Part] = []
+        self._parts: list[PassPart] = []
         self._stray: list[int] = []
-        self._running: dict[Key, Part] = {}
-        self._last: dict[Key, Part] = {}
+        self._running: dict[Key, PassPart] = {}
+        self._last: dict[Key, PassPart] = {}
         self._sends: dict[Key, dict[int, int]] = {}
         self._sends_to: dict[Key, dict[int, int]] = {}
         #: the last graph, also as its event has it
         self._graphs: dict[Key, tuple[object, Graph]] = {}
         #: parts that failed, whose runners may still be at a node when the next part begins
-        self._failed: dict[Key, list[Part]] = {}
+        self._failed: dict[Key, list[PassPart]] = {}
 
     def read(self) -> Passes:
         """All of them."""
@@ -197,7 +197,7 @@ class _Reader:
         if key in self._running:
             self._stray.append(n)
         attached, to = dict(self._sends.get(key, ())), dict(self._sends_to.get(key, ()))
-        part = Part(key[0], context, n, roots, values[3], attached, to)
+        part = PassPart(key[0], context, n, roots, values[3], attached, to)
         self._running[key] = self._last[key] = part
         self._parts.append(part)
 
@@ -251,7 +251,7 @@ class _Reader:
         if part.error is not None:
             self._failed.setdefault(key, []).append(part)
 
-    def _part_of(self, n: int, key: Key, task: int | None = None) -> Part | None:
+    def _part_of(self, n: int, key: Key, task: int | None = None) -> PassPart | None:
         """The part that an event belongs to: that which runs, or which ran last. ``task``: the
         runner that reports it, which may be that of a part which has failed."""
         part = self._running.get(key)
@@ -281,7 +281,7 @@ _RULES: dict[EventType, Callable[[_Reader, int, Key, int, tuple[Any, ...]], None
 _TYPES = tuple(type for type in _RULES if type is not tracing.FAULT_INJECTED)
 
 
-def _of_runner(run: Run, task: int, part: Part, failed: list[Part]) -> Part:
+def _of_runner(run: Run, task: int, part: PassPart, failed: list[PassPart]) -> PassPart:
     """The part that a task works for: that which ran as it began, ``part`` or one that failed."""
     began: dict[int, int] | None = run.__dict__.get("_began")
     if began is None:
@@ -293,13 +293,13 @@ def _of_runner(run: Run, task: int, part: Part, failed: list[Part]) -> Part:
     return next((each for each in reversed(failed) if each.started <= since), part)
 
 
-def joint_passes(run: Run) -> list[tuple[Part, dict[int, Part]]]:
+def joint_passes(run: Run) -> list[tuple[PassPart, dict[int, PassPart]]]:
     """Each pass that a user started: the root's part, and all parts by worker."""
-    known: list[tuple[Part, dict[int, Part]]] | None = run.__dict__.get("_joint_passes")
+    known: list[tuple[PassPart, dict[int, PassPart]]] | None = run.__dict__.get("_joint_passes")
     if known is not None:
         return known
-    found: list[tuple[Part, dict[int, Part]]] = []
-    by_context: dict[int, list[Part]] = {}
+    found: list[tuple[PassPart, dict[int, PassPart]]] = []
+    by_context: dict[int, list[PassPart]] = {}
     for part in passes_of(run).parts:
         by_context.setdefault(part.context, []).append(part)
     for parts in by_context.values():
@@ -309,10 +309,10 @@ def joint_passes(run: Run) -> list[tuple[Part, dict[int, Part]]]:
     return found
 
 
-def _by_root(parts: Sequence[Part]) -> list[tuple[Part, dict[int, Part]]]:
+def _by_root(parts: Sequence[PassPart]) -> list[tuple[PassPart, dict[int, PassPart]]]:
     """The parts of one context by the root that they belong to: the last one that runs as they begin,
     since a pass that was given up may go on while later ones fail, or else the last one."""
-    found: list[tuple[Part, dict[int, Part]]] = []
+    found: list[tuple[PassPart, dict[int, PassPart]]] = []
     for part in parts:
         if part.roots:
             found.append((part, {part.worker: part}))

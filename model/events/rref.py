@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from squall.model.events.rref_state import Breach, Fork, Id, Stage, Value
+from squall.model.events.rref_state import Breach, Fork, Id, UserStage, Value
 from squall.real import tracing
 from squall.real.tracing import EventType
 
@@ -78,9 +78,9 @@ class Protocol:
     ) -> None:
         announced = fork in self.forks
         user = self._fork(rref, fork)
-        was, user.stage, user.worker = user.stage, Stage.NEW, worker
+        was, user.stage, user.worker = user.stage, UserStage.NEW, worker
         user.taken_up = self.now
-        if was is not Stage.NONE:
+        if was is not UserStage.NONE:
             self._broken("a fork was taken up twice", f"fork {fork} once", f"it is {was.value}")
         if worker == owner:
             self._broken("a user on its owner", "the value itself", f"user {fork}")
@@ -105,8 +105,8 @@ class Protocol:
 
     def user_pending(self, worker: int, task: int, rref: Id, fork: Id) -> None:
         user = self._fork(rref, fork)
-        self._expect(user, Stage.NEW)
-        user.stage = Stage.PENDING
+        self._expect(user, UserStage.NEW)
+        user.stage = UserStage.PENDING
         reading = self._reading.get(task)
         if reading is not None:
             reading.append(user)
@@ -115,8 +115,8 @@ class Protocol:
         user = self._fork(rref, fork)
         if user.lost:
             return
-        self._expect(user, Stage.NEW, Stage.PENDING)
-        user.stage = Stage.CONFIRMED
+        self._expect(user, UserStage.NEW, UserStage.PENDING)
+        user.stage = UserStage.CONFIRMED
         if not user.failed and not user.added:
             self._broken(
                 "a user confirmed that its owner does not know",
@@ -129,18 +129,18 @@ class Protocol:
 
     def user_discarded(self, worker: int, task: int, rref: Id, fork: Id) -> None:
         user = self._fork(rref, fork)
-        self._expect(user, Stage.PENDING)
-        user.stage, user.failed = Stage.DELETED, True
+        self._expect(user, UserStage.PENDING)
+        user.stage, user.failed = UserStage.DELETED, True
 
     def user_deleted(self, worker: int, task: int, rref: Id, fork: Id) -> None:
         user = self._fork(rref, fork)
         if user.lost:
             return
-        if user.stage is Stage.DELETED:
+        if user.stage is UserStage.DELETED:
             self._broken("a fork was deleted twice", f"fork {fork} once", "another time")
-        elif user.stage is Stage.NONE:
+        elif user.stage is UserStage.NONE:
             self._broken("a fork was deleted that nobody has", f"user {fork}", "none")
-        elif user.stage is not Stage.CONFIRMED and not user.failed:
+        elif user.stage is not UserStage.CONFIRMED and not user.failed:
             self._broken(
                 "a user was deleted before its owner confirmed it",
                 f"user {fork} kept until it is confirmed",
@@ -152,9 +152,9 @@ class Protocol:
                 f"user {fork} kept for its child {child}",
                 "it is deleted",
             )
-        user.stage = Stage.DELETED
+        user.stage = UserStage.DELETED
 
-    def _expect(self, user: Fork, *stages: Stage) -> None:
+    def _expect(self, user: Fork, *stages: UserStage) -> None:
         if user.stage not in stages:
             expected = " or ".join(stage.value for stage in stages)
             self._broken(
@@ -180,7 +180,7 @@ class Protocol:
             self._broken("a child accepted that is not pending", "a pending child", str(child))
             return
         self._not_kept(accepted)
-        if accepted.stage in (Stage.NEW, Stage.PENDING):
+        if accepted.stage in (UserStage.NEW, UserStage.PENDING):
             has = "has not confirmed" if accepted.added else "does not know"
             what = f"a child accepted that its owner {has}"
             self._broken(what, f"user {child} confirmed first", f"it is {accepted.stage.value}")
@@ -234,7 +234,7 @@ class Protocol:
             return
         if not value.set:
             creator = value.creator
-            if creator is not None and creator.stage is not Stage.DELETED and not value.lost:
+            if creator is not None and creator.stage is not UserStage.DELETED and not value.lost:
                 what = "an owner that waits for its creation was freed"
                 self._due[worker] = (tracing.OWNER_FAILED, rref, what)
             return
@@ -253,7 +253,7 @@ class Protocol:
                     f"{rref} kept for user {fork.id} on worker {fork.worker}",
                     "it is freed",
                 )
-            elif fork.stage is Stage.NONE and fork.pending_child_of >= 0:
+            elif fork.stage is UserStage.NONE and fork.pending_child_of >= 0:
                 parent = None if fork.parent is None else self.forks.get(fork.parent)
                 if parent is not None and parent.failed:
                     continue  # none of its retries reached the owner
@@ -269,7 +269,7 @@ class Protocol:
         value = self._value(rref)
         if not announced:
             added.announced_by, added.announced = task, self.now
-        elif added.stage in (Stage.NONE, Stage.NEW) and not value.lost:
+        elif added.stage in (UserStage.NONE, UserStage.NEW) and not value.lost:
             seen = f"it is {added.stage.value}"
             self._broken("a fork was registered before its user", f"user {fork} pending", seen)
         if not value.present and (not announced or added is value.creator):
@@ -330,7 +330,7 @@ class Protocol:
 
     def _confirmed(self, arguments: list[Fork]) -> None:
         for user in arguments:
-            if user.stage is Stage.PENDING:
+            if user.stage is UserStage.PENDING:
                 self._broken(
                     "a function ran before its arguments were confirmed",
                     f"fork {user.id} known to its owner",
@@ -370,7 +370,7 @@ class Protocol:
                     fork.known = False
         for fork in self.forks.values():
             if fork.worker == worker and fork.in_use:
-                fork.stage = Stage.DELETED
+                fork.stage = UserStage.DELETED
             if fork.pending_child_of == worker:
                 self._not_kept(fork)
 
@@ -387,8 +387,8 @@ class Protocol:
             of_owner[4] += value.asked_early
         for fork in self.forks.values():
             of_user = tables[fork.worker]
-            of_user[2] += fork.stage is Stage.PENDING
-            of_user[5] += fork.stage is Stage.CONFIRMED
+            of_user[2] += fork.stage is UserStage.PENDING
+            of_user[5] += fork.stage is UserStage.CONFIRMED
             tables[fork.pending_child_of][3] += 1
         return tables
 

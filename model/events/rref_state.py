@@ -10,7 +10,7 @@ from typing import NamedTuple
 Id = tuple[int, int]
 
 
-class Stage(Enum):
+class UserStage(Enum):
     """Of a user: a reference on a worker that is not the owner."""
 
     NONE = "not there"
@@ -30,7 +30,7 @@ class Breach(NamedTuple):
     about: Fork | Value | None = None
 
 
-_IN_USE = (Stage.NEW, Stage.PENDING, Stage.CONFIRMED)
+_IN_USE = (UserStage.NEW, UserStage.PENDING, UserStage.CONFIRMED)
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class Fork:
     parent: Id | None = None
     #: the worker whose pending child it is, until it is accepted; -1: none
     pending_child_of: int = -1
-    stage: Stage = Stage.NONE
+    stage: UserStage = UserStage.NONE
     #: the worker that has the user
     worker: int = -1
     #: whether it is in the owner's set of forks, and how often it was added and removed

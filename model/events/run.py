@@ -267,7 +267,7 @@ class Run:
     #: of this run and of repetitions of it, and where a repetition parted from it
     digests: tuple[str, ...] = ()
     divergence: str | None = None
-    #: the exceptions (model/checks/exceptions.py) that property ``rrefs`` had to make
+    #: the exceptions (model/checks/rref_allowances.py) that property ``rrefs`` had to make
     excuses: tuple[str, ...] = ()
     #: how often a check gave up, by excuse (model/checks/excuses.py)
     excused: Counter[str] = field(default_factory=Counter)

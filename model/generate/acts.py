@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from squall.model.program.acts.act import CONTEXT, Act, How
-from squall.model.program.acts.alone import ActError
 from squall.model.program.acts.check import check_acts
+from squall.model.program.acts.expected import ActError
 from squall.model.program.acts.kind import ActKind, kinds
 from squall.model.program.choices import Choices
 

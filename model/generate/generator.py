@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from squall.model.generate.acts import draw_acts
-from squall.model.generate.beside import draw_beside
+from squall.model.generate.concurrent import draw_beside
 from squall.model.generate.hooks import draw_hooks
 from squall.model.generate.profiles import Limits, Profile, draw_profile
 from squall.model.generate.roots import StepDrawing

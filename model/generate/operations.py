@@ -13,9 +13,9 @@ from typing import NamedTuple
 from squall.model.generate.hooks import draw_hooks
 from squall.model.generate.profiles import Profile
 from squall.model.one_process.flow import NO_GRAD, Flow
+from squall.model.program.broadcasting import broadcastable
 from squall.model.program.choices import Choices
 from squall.model.program.dtypes import BITS
-from squall.model.program.fitting import broadcastable
 from squall.model.program.kind import Kind
 from squall.model.program.operations import KINDS
 from squall.model.program.program import (

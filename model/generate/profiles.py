@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from squall.model.generate.beside import draw_kinds
+from squall.model.generate.concurrent import draw_kinds
 from squall.model.program.choices import Choices
 from squall.model.program.kind import ALWAYS, Kind
 from squall.model.program.operations import KINDS

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from squall.model.one_process.forked import CannotForkError, FailedInChildError, call_in_child
-from squall.model.one_process.joint import (
+from squall.model.one_process.joint_graph import (
     JointGraph,
     RunsUserCode,
     accumulated_gradients,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 from torch.autograd.graph import get_gradient_edge
 
-from squall.model.one_process.joint import ACCUMULATE_NAME
+from squall.model.one_process.joint_graph import ACCUMULATE_NAME
 
 Edge = tuple[int, int] | None
 Shapes = tuple[tuple[int, ...], ...]

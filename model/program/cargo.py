@@ -21,7 +21,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import ConfigDict, Field
 
 from squall.model.program.choices import Choices
-from squall.model.program.made import Checked, plain
+from squall.model.program.validated import Checked, plain
 
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -130,7 +130,7 @@ _WAITS_S = (0.0, 0.0, 0.01, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part(Checked):
+class CargoPart(Checked):
     """A piece of a message, or a container of the pieces before it.
 
     ``seed``: of its numbers. ``grad``: it requires grad. ``back``: of ``same`` and ``view``, which
@@ -149,7 +149,7 @@ class Part(Checked):
     worker: int = 0
 
     @classmethod
-    def drawn(cls, choices: Choices, workers: list[int]) -> Part:
+    def drawn(cls, choices: Choices, workers: list[int]) -> CargoPart:
         return cls(
             kind=choices.pick("kind", _KINDS),
             layout=choices.pick("layout", _LAYOUTS),
@@ -180,7 +180,7 @@ class Cargo(Checked):
 
     worker: int
     before: int = 0
-    parts: Annotated[tuple[Part, ...], Field(max_length=100)] = ()
+    parts: Annotated[tuple[CargoPart, ...], Field(max_length=100)] = ()
     call: CargoCall = "sync"
     via: tuple[int, ...] = ()
     writes: bool = False
@@ -215,7 +215,7 @@ class Cargo(Checked):
         call = choices.pick("call", _CALLS)
         fails = choices.chance("fails", 0.15)
         parts = [
-            choices.group("part", partial(Part.drawn, choices, workers))
+            choices.group("part", partial(CargoPart.drawn, choices, workers))
             for _ in range(choices.integer("parts", 1, _MOST_PARTS))
         ]
         return cls(

@@ -7,9 +7,9 @@ from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from squall.model.program.acts.alone import ActError
 from squall.model.program.acts.check import check_acts
-from squall.model.program.cargo import Part
+from squall.model.program.acts.expected import ActError
+from squall.model.program.cargo import CargoPart
 from squall.model.program.chain import Link
 from squall.model.program.program import (
     CHECKS,
@@ -197,7 +197,7 @@ def _workers_of(thing: Any, place: str) -> Iterator[tuple[str, int]]:
         for at, each in enumerate(value if isinstance(value, tuple) else ()):
             if field.name in WORKERS:
                 yield f"{place}.{field.name}[{at}]", each
-            elif isinstance(each, Link | Part):
+            elif isinstance(each, Link | CargoPart):
                 yield from _workers_of(each, f"{place}.{field.name}[{at}]")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from squall.model.program.acts.alone import told_alone
+from squall.model.program.acts.expected import told_alone
 from squall.model.program.program import Program, beside
 
 

@@ -5,7 +5,7 @@ draws, bounds, cuts or counts operations asks the :class:`Kind` and names none; 
 operation is a new file there and no change anywhere else.
 
 Every operation takes tensors of any shape and dtype: where two do not fit together, the second
-one's sum takes its place (model/program/fitting.py); so a program stays meaningful when a part of
+one's sum takes its place (model/program/broadcasting.py); so a program stays meaningful when a part of
 it is cut out or changed. Every result is a tensor of its own, that hooks can be put on without
 meaning an input as well, unless the kind ``returns_input``.
 """

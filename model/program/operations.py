@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from squall.model.discovery import modules_in
+from squall.model.program.broadcasting import total
 from squall.model.program.dtypes import DTYPES
-from squall.model.program.fitting import total
 from squall.model.program.hooks import Wait, add_hook, sleep_in_argument, sleep_in_result
 from squall.model.program.kind import Kind, Value
 from squall.model.program.program import FailingCall, Leaf, Mode, Op, Program

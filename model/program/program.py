@@ -26,9 +26,9 @@ from pydantic import ConfigDict, Field
 
 from squall.model.program.cargo import Cargo
 from squall.model.program.chain import Chain
-from squall.model.program.made import Checked, check_fields, is_trusted
 from squall.model.program.stories import Story
 from squall.model.program.updates import Updates
+from squall.model.program.validated import Checked, check_fields, is_trusted
 
 VERSION = 2
 

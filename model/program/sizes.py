@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from squall.model.program.fitting import broadcastable
+from squall.model.program.broadcasting import broadcastable
 
 Shape = tuple[int, ...]
 

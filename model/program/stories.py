@@ -29,8 +29,8 @@ from typing import Any, ClassVar, Literal, TypeVar
 from pydantic import ConfigDict
 
 from squall.model.program.acts.act import Act, every
-from squall.model.program.acts.alone import told_alone
-from squall.model.program.made import Checked
+from squall.model.program.acts.expected import told_alone
+from squall.model.program.validated import Checked
 
 #: the kind of a story that does acts (model/program/acts/), each in a way that has its own meaning
 ACTS = "acts"

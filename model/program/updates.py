@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import ConfigDict, Field
 
 from squall.model.program.choices import Choices
-from squall.model.program.made import Checked, plain
+from squall.model.program.validated import Checked, plain
 
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 

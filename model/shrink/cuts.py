@@ -17,7 +17,6 @@ from typing import Any
 from squall.model.program.acts.act import Act
 from squall.model.program.acts.kind import kind_of
 from squall.model.program.check import ProgramError, check_program
-from squall.model.program.made import check_parts, unchecked
 from squall.model.program.operations import KINDS
 from squall.model.program.program import (
     REFERENCE_CALLS,
@@ -31,6 +30,7 @@ from squall.model.program.program import (
     source,
 )
 from squall.model.program.strict_json import MadeError
+from squall.model.program.validated import check_parts, unchecked
 from squall.model.program.variants import in_one_group
 from squall.model.shrink.simplifications import (
     SIMPLE_CALLS,

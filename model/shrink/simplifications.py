@@ -10,9 +10,9 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from squall.model.program.acts.act import Act
-from squall.model.program.made import unchecked
 from squall.model.program.operations import KINDS
 from squall.model.program.program import Call, Leaf, Program, beside
+from squall.model.program.validated import unchecked
 
 #: calls, and kinds of operations, that are tried instead of others: the simplest first
 SIMPLE_CALLS: tuple[Call, ...] = ("local", "sync", "async", "remote")

@@ -18,7 +18,7 @@ from squall.properties.browser.test_page import VIEWS
 from squall.sim.names import PlotlyFrom
 from squall.sim.scenario import Expected, Scenario, Script
 from squall.sim.scenarios.file import name_of
-from squall.sim.scenarios.store import Place, Store
+from squall.sim.scenarios.store import Store, StorePlace
 from squall.sim.search.draw import draw
 from squall.sim.serve.server import Server
 
@@ -32,7 +32,7 @@ def plotly() -> PlotlyFrom:
 
 @pytest.fixture
 def server(tmp_path: Path, plotly: PlotlyFrom) -> Iterator[Server]:
-    place = Place(tmp_path / "store")
+    place = StorePlace(tmp_path / "store")
     for seed in (1, 2):
         Store(place).keep(draw(seed), found_by="fuzz")
     server = Server(place, 0, plotly=plotly)

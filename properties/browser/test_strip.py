@@ -17,7 +17,7 @@ from squall.properties.browser.conftest import HEIGHT, PATIENCE_S, WIDTH, Page
 from squall.properties.support.timeline_runs import training
 from squall.sim import pictures
 from squall.sim.pictures.critical import steps_of
-from squall.sim.pictures.packed import WHOLE_MOST, opening
+from squall.sim.pictures.page_payload import WHOLE_MOST, opening
 from squall.sim.pictures.plotly_js import write_plotly
 from squall.sim.pictures.recording import Recording
 

@@ -17,8 +17,9 @@ from squall.properties.conformance.on_stand_in import count_stand_ins, rewritten
 from squall.properties.conformance.tests import TIMEOUT_S, WORLD_SIZE, Played, Test
 from squall.real.worker import Worker
 from squall.sim.scripts.compat.process import ProcessTable, SimProcess, current_process
-from squall.sim.scripts.compat.program import Program
-from squall.sim.scripts.compat.torches import PRIVATE, SUBSTITUTES
+from squall.sim.scripts.compat.program import ScriptFiles
+from squall.sim.scripts.compat.torch_facade import PRIVATE, SUBSTITUTES
+from squall.sim.world.deadlock import explain
 from squall.sim.world.garbage import deterministic_garbage
 from squall.sim.world.isolation import TorchIsolation
 from squall.sim.world.latency import DEFAULT_LATENCY
@@ -27,7 +28,6 @@ from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.stand_in import STAND_IN_NAME
 from squall.sim.world.stand_in.backend import begin_run, register
 from squall.sim.world.stand_in.streams import STAND_IN
-from squall.sim.world.stuck import explain
 
 #: how a process ends whose test skips itself (common_distributed.TEST_SKIPS)
 _SKIP_CODES = range(72, 90)
@@ -50,7 +50,7 @@ def play(test: Test, directory: Path, output: TextIO) -> Played:
     table = ProcessTable(
         runtime=runtime,
         # None of the user's modules: a test does the same wherever it is started.
-        program=Program.of_libraries(rewritten if on_stand_in else None),
+        program=ScriptFiles.of_libraries(rewritten if on_stand_in else None),
         new_worker=lambda name: Worker(runtime, network, name=name),
         substitutes=SUBSTITUTES,
         private=PRIVATE,

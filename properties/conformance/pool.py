@@ -22,7 +22,7 @@ from pathlib import Path
 
 from squall.properties.conformance.cluster import play
 from squall.properties.conformance.tests import LOG_CHARACTERS, MissingPackageError, Played, Test
-from squall.sim.world.contained import Contained
+from squall.sim.world.sandbox import Contained
 
 #: of wall time, for one test
 TIMEOUT_S = 60.0

@@ -25,10 +25,10 @@ from squall.sim.scenario import Script
 from squall.sim.scripts.compat.errors import Uncaught
 from squall.sim.scripts.findings import FoundError
 from squall.sim.stock.cluster import NativeCluster
+from squall.sim.stock.fork_server import ForkServer, MissingModule
 from squall.sim.stock.script import ScriptProcesses
 from squall.sim.stock.shared import WARM
 from squall.sim.stock.worker import NativeWorker
-from squall.sim.stock.zygote import MissingModule, Zygote
 from squall.sim.world.latency import DEFAULT_LATENCY
 from squall.sim.world.virtual_time import Livelock
 
@@ -61,7 +61,7 @@ def _play_those(fixture: str, tests: Sequence[Test]) -> Iterator[tuple[Test, Pla
         *(OF_A_CHECKOUT if fixture == "" else (fixture, *(test.owner.module for test in tests))),
     }
     with (
-        _zygote(sorted(modules)) as zygote,
+        _fork_server(sorted(modules)) as fork_server,
         tempfile.TemporaryDirectory(prefix="squall-conformance-") as name,
     ):
         for test in tests:
@@ -69,15 +69,15 @@ def _play_those(fixture: str, tests: Sequence[Test]) -> Iterator[tuple[Test, Pla
                 yield test, Played("skipped", test.skip)
                 continue
             for size in test.owner.sizes:
-                played = play(test, zygote, Path(name) / test.id / str(size), size)
+                played = play(test, fork_server, Path(name) / test.id / str(size), size)
                 if played.why != TOO_FEW:
                     break
             yield test, played
 
 
-def _zygote(modules: list[str]) -> Zygote:
+def _fork_server(modules: list[str]) -> ForkServer:
     try:
-        return Zygote([*modules, WARM])
+        return ForkServer([*modules, WARM])
     except MissingModule as missing:
         raise MissingPackageError.named(missing.name) from None
 
@@ -129,12 +129,12 @@ class _Ranks(ScriptProcesses):
             self.cluster.end(other)
 
 
-def play(test: Test, zygote: Zygote, directory: Path, size: int) -> Played:
+def play(test: Test, fork_server: ForkServer, directory: Path, size: int) -> Played:
     """Run one test to its end with ``size`` ranks, in a directory that is made for it."""
     started = time.monotonic()
     for each in ("barrier", "test_dir", "init_dir"):  # as PyTorch's tests of process groups want it
         (directory / each).mkdir(parents=True)
-    cluster = NativeCluster(0, zygote, _ENTRY, latency=DEFAULT_LATENCY, max_steps=MAX_STEPS)
+    cluster = NativeCluster(0, fork_server, _ENTRY, latency=DEFAULT_LATENCY, max_steps=MAX_STEPS)
     with cluster:
         ranks = _Ranks(test, directory, cluster, size)
         try:

@@ -26,7 +26,7 @@ from squall.properties.conformance.table import (
 from squall.properties.conformance.tests import Played, Test
 from squall.properties.support.commands import squall
 from squall.sim.names import Device, EngineName
-from squall.sim.scripts.compat.program import Program
+from squall.sim.scripts.compat.program import ScriptFiles
 
 
 def test_every_test_of_the_wheel_is_collected_once() -> None:
@@ -70,7 +70,10 @@ def test_nothing_of_the_users_is_found_by_a_test(
 ) -> None:
     (tmp_path / "expecttest.py").write_text("raise SystemExit('mine')", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    for program, found in ((Program(search_path=sys.path), True), (Program.of_libraries(), False)):
+    for program, found in (
+        (ScriptFiles(search_path=sys.path), True),
+        (ScriptFiles.of_libraries(), False),
+    ):
         assert (program.find("expecttest", program.search_path) is not None) is found
 
 

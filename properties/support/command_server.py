@@ -32,7 +32,7 @@ from typing import IO, Any
 import pytest
 
 from squall.properties.support.paths import ROOT
-from squall.sim.world.contained import end_with_parent
+from squall.sim.world.sandbox import end_with_parent
 
 #: packages of which everything is imported
 _PACKAGES = ("squall.real", "squall.model", "squall.sim")

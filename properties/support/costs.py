@@ -19,7 +19,7 @@ import pytest
 
 from squall.properties.support import descendants
 from squall.properties.support.paths import ROOT
-from squall.sim.world.contained import resident_bytes
+from squall.sim.world.sandbox import resident_bytes
 
 #: of a test: what it took, what fixtures have that other tests of its file asked for first, and memory
 _CPU, _SHARED, _RESIDENT = "cpu_s", "shared_s", "resident_mb"

@@ -28,7 +28,7 @@ from typing import Any
 from squall.properties.support.costs import folder_of
 from squall.properties.support.paths import DOCS, PROPERTIES, ROOT
 from squall.sim.campaigns.parts.tests import TIMES_VARIABLE
-from squall.sim.campaigns.reading import open_store
+from squall.sim.campaigns.store_reader import open_store
 from squall.sim.cli.exits import INTERRUPTED
 from squall.sim.cli.main import main as run_command
 from squall.sim.world import interrupts

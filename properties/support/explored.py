@@ -14,10 +14,10 @@ from squall.real.rpc import api as rpc
 from squall.real.rpc.py_rref import RRef
 from squall.real.tracing import NULL_TRACER, Tracer
 from squall.sim.explore.order import Order
-from squall.sim.explore.subject import Ended
+from squall.sim.explore.target import Ended
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.file import load_scenario
-from squall.sim.world.choosing import (
+from squall.sim.world.controlled_time import (
     Chooser,
     ChosenTime,
     Dependence,

@@ -19,7 +19,7 @@ from types import FunctionType
 from typing import Any, NamedTuple
 
 from squall.properties.support.explored import Recorded
-from squall.sim.world.choosing import Entry, Footprint
+from squall.sim.world.controlled_time import Entry, Footprint
 from squall.sim.world.delivery import Delivery
 
 _REAL = "squall.real."

@@ -13,11 +13,11 @@ from squall.properties.support.commands import whole_lines
 from squall.real.worker import Worker
 from squall.sim.faults.plan import Order
 from squall.sim.scripts.compat.launcher import Launcher, ProcessResult
-from squall.sim.scripts.read import read_script
+from squall.sim.scripts.read_script import read_script
+from squall.sim.world.deadlock import explain
 from squall.sim.world.isolation import TorchIsolation
 from squall.sim.world.network import Network
 from squall.sim.world.scheduler import SimRuntime
-from squall.sim.world.stuck import explain
 
 
 @dataclass

@@ -13,7 +13,7 @@ from squall.sim.faults.plan import NO_FAULTS, Order, Plan, Schedule
 from squall.sim.names import EngineName
 from squall.sim.scenario import Scenario, World
 from squall.sim.scenarios.engines import ENGINES
-from squall.sim.scripts.read import read_script
+from squall.sim.scripts.read_script import read_script
 from squall.sim.world.latency import DEFAULT_LATENCY
 
 

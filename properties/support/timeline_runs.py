@@ -98,7 +98,7 @@ def hanging() -> Recording:
             with lost(cluster, 1, "PYTHON_CALL"):
                 rpc.rpc_sync("worker1", scaled, args=(torch.ones(2), 2.0), timeout=0)
 
-    from squall.sim.world.stuck import Deadlock
+    from squall.sim.world.deadlock import Deadlock
 
     with Cluster(2, latency=f"constant:{LATENCY_S}") as cluster:
         try:

@@ -34,7 +34,7 @@ class Here:
     def __init__(self, fd: int, serve: Callable[[Any], Any], processor: int = -1) -> None:
         """``serve`` answers the coordinator's calls, on a thread of its own: any picklable
         value in and out. ``processor``: of all threads that are started from now on; -1 is any."""
-        squall_agent = importlib.import_module("squall_agent")  # which the zygote has loaded
+        squall_agent = importlib.import_module("squall_agent")  # which the fork server has loaded
         self._agent_module: Any = squall_agent
         self.link: Any = squall_agent.Link(fd)
         squall_agent.Link.set_lane(MAIN_LANE)

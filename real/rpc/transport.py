@@ -19,7 +19,7 @@ Receive = Callable[["Message"], None]
 PeerLost = Callable[[int, str, int | None], None]
 
 
-class World(ABC):
+class Transport(ABC):
     """A network and the store that workers meet at."""
 
     #: what init methods begin with that name a store of this world alone: "queue" for queue://any
@@ -58,7 +58,7 @@ class World(ABC):
         """
 
 
-class QueueWorld(World):
+class QueueWorld(Transport):
     """Workers in one process, each with a queue that one task of the runtime empties.
 
     For :class:`~squall.real.threads.ThreadRuntime`: the smallest network there is.

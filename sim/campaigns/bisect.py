@@ -52,7 +52,7 @@ class Commit(NamedTuple):
         return {"commit": self.name, "subject": self.subject}
 
 
-class Step(NamedTuple):
+class TriedCommit(NamedTuple):
     """A commit that was tried. ``why``: what came of the replay, in a few words."""
 
     commit: Commit
@@ -70,7 +70,7 @@ class Bisection:
 
     first: Commit | None
     candidates: list[Commit]
-    steps: list[Step]
+    steps: list[TriedCommit]
 
 
 def bisect(
@@ -80,7 +80,7 @@ def bisect(
     bad: str = "HEAD",
     repository: Path,
     seconds: float = SECONDS,
-    on_step: Callable[[Step], object] = lambda step: None,
+    on_step: Callable[[TriedCommit], object] = lambda step: None,
 ) -> Bisection:
     """The first commit after ``good``, up to ``bad``, that shows what ``scenario`` expects.
 
@@ -114,11 +114,11 @@ class _Search:
         tree: Path,
         file: Path,
         seconds: float,
-        on_step: Callable[[Step], object],
+        on_step: Callable[[TriedCommit], object],
     ) -> None:
         self._expected, self._tree, self._file = scenario.expected, tree, file
         self._seconds, self._on_step = seconds, on_step
-        self._steps: list[Step] = []
+        self._steps: list[TriedCommit] = []
 
     def run(self, good: str, bad: str) -> Bisection:
         base = subprocess.run(
@@ -140,7 +140,7 @@ class _Search:
             said = self._git("bisect", step.answer)
         return Bisection(self._commit(found[1]), [], self._steps)
 
-    def _check_end(self, step: Step, wanted: str) -> None:
+    def _check_end(self, step: TriedCommit, wanted: str) -> None:
         field, name = f"--{wanted}", step.commit.name
         if step.answer == wanted:
             return
@@ -152,8 +152,8 @@ class _Search:
             problem = f"{step.commit} does not show the failure"
         raise BisectError(field, name, problem)
 
-    def _step(self, name: str) -> Step:
-        step = Step(self._commit(name), *self._replayed())
+    def _step(self, name: str) -> TriedCommit:
+        step = TriedCommit(self._commit(name), *self._replayed())
         self._steps.append(step)
         self._on_step(step)
         return step

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from squall.sim.search.mutants.families import LISTED, MUTANTS
+from squall.sim.search.mutants.registry import LISTED, MUTANTS
 
-#: what is tried if nothing else is said: bugs of all rooms of the engine, each of which the
+#: what is tried if nothing else is said: bugs of all packages of the engine, each of which the
 #: scenarios of the first 60 seeds have shown
 BY_DEFAULT = (
     "fetch-not-recorded",

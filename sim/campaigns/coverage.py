@@ -8,7 +8,7 @@ from itertools import accumulate
 from squall.model.coverage.behaviour import SETS, set_of
 from squall.model.coverage.history import History, points
 from squall.model.coverage.sometimes import situations
-from squall.sim.campaigns.reading import Reading
+from squall.sim.campaigns.store_reader import Reading
 
 
 def history_in(store: Reading, name: str) -> History | None:

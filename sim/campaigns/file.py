@@ -25,7 +25,7 @@ from squall.sim.campaigns.bugs import BY_DEFAULT, check_bug, every_bug
 from squall.sim.campaigns.plan import MOST, Plan
 from squall.sim.explore.enumeration import BoundsError, read_bounds
 from squall.sim.names import ENGINE_NAMES, PROFILES, EngineName, Profile
-from squall.sim.world.choosing import Grain
+from squall.sim.world.controlled_time import Grain
 
 if TYPE_CHECKING:
     from squall.sim.campaigns.parts import Part
@@ -294,7 +294,7 @@ def _on_others(parts: tuple[Part, ...], python: tuple[str, ...], folder: Path) -
         return parts
     from squall.sim.campaigns.parts import Versions
     from squall.sim.campaigns.parts.versions import OtherPythonError, ask
-    from squall.sim.search.proving import code_stamp
+    from squall.sim.search.verify_fix import code_stamp
 
     others = []
     for number, text in enumerate(python):

@@ -23,7 +23,7 @@ class HostEndedError(Exception):
     """The process has ended: in which way, in one sentence."""
 
 
-class Host:
+class HostProcess:
     """The process ``python -m module``, which reads a message from the connection that it is given
     the number of, answers it, and so on, and ends when the connection does.
 
@@ -107,7 +107,7 @@ class Host:
 
 
 #: those whose processes are to see the end of this one, also while a copy of it goes on
-_HERE: WeakSet[Host] = WeakSet()
+_HERE: WeakSet[HostProcess] = WeakSet()
 
 
 def _leave_all() -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from squall.sim.campaigns.host import Host, HostEndedError, connection
+from squall.sim.campaigns.host import HostEndedError, HostProcess, connection
 from squall.sim.campaigns.place import Done, Event, Heard, Place, PlaceError
 from squall.sim.campaigns.plan import Lease
 
@@ -45,7 +45,7 @@ class Hosted:
 
     def __init__(self, make: Callable[[], Place]) -> None:
         self._make = make
-        self._host: Host | None = None
+        self._host: HostProcess | None = None
         self._commands: list[Start | Stop] = []
 
     def start(self, worker: str, lease: Lease) -> None:
@@ -57,7 +57,7 @@ class Hosted:
     def poll(self, timeout_s: float) -> Sequence[Event]:
         try:
             if self._host is None:
-                self._host = Host(MODULE)
+                self._host = HostProcess(MODULE)
                 self._host.ask(pickle.dumps(self._make))
             elif not self._host.asked:
                 question = Question(tuple(self._commands), timeout_s)

@@ -17,7 +17,7 @@ from pydantic import Field
 from squall.sim.campaigns.plan import versions
 from squall.sim.campaigns.row import Key
 from squall.sim.scenarios.records import Record, Records
-from squall.sim.scenarios.store import Place
+from squall.sim.scenarios.store import StorePlace
 
 _FOLDER = "known"
 #: versions that are kept of each kind, the last ones
@@ -65,12 +65,12 @@ class Known(Record):
         return [each.model_dump() for each in self.versions]
 
 
-def known(place: Place | None = None) -> dict[Key, Known]:
+def known(place: StorePlace | None = None) -> dict[Key, Known]:
     """All that can be read, by their kinds."""
     return {each.key: each for each in Records(_FOLDER, Known, place).all().values()}
 
 
-def remember(each: Known, place: Place | None = None) -> None:
+def remember(each: Known, place: StorePlace | None = None) -> None:
     """Raises OSError."""
     name = blake2b(json.dumps(each.key).encode(), digest_size=8).hexdigest()
     Records(_FOLDER, Known, place).put(each, name)

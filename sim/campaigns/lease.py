@@ -15,7 +15,7 @@ import torch
 from squall.sim.campaigns.parts.part import Part
 from squall.sim.campaigns.plan import Lease
 from squall.sim.campaigns.row import Row, failed_row
-from squall.sim.world.contained import end_with_parent
+from squall.sim.world.sandbox import end_with_parent
 
 __all__ = ["ALIVE", "Judged", "Row", "digest_of", "failed_row", "judged", "work"]
 

@@ -19,7 +19,7 @@ from urllib.parse import quote
 import pyarrow
 from pyarrow.parquet import ParquetWriter
 
-from squall.sim.campaigns.reading import Reading
+from squall.sim.campaigns.store_reader import Reading
 from squall.sim.campaigns.tables import FAILURE, LEASE, Table
 
 #: rows of a row group

@@ -104,6 +104,6 @@ def versions() -> dict[str, str]:
     """What decides, besides the scenario, what a run comes to; the last is a hash over squall."""
     import torch
 
-    from squall.sim.search.proving import code_stamp
+    from squall.sim.search.verify_fix import code_stamp
 
     return {"squall": version("squall"), "torch": torch.__version__, "code": code_stamp()}

@@ -13,7 +13,7 @@ from squall.sim.campaigns.lease import ALIVE, Row, failed_row, judged, work
 from squall.sim.campaigns.place import HERE, Done, Event, Heard, Joined
 from squall.sim.campaigns.plan import Lease, versions
 from squall.sim.search.judge import TIMEOUT_S
-from squall.sim.world.contained import Contained, resident_bytes
+from squall.sim.world.sandbox import Contained, resident_bytes
 
 #: real seconds without a verdict after which a process is ended
 SILENCE_S = 4 * TIMEOUT_S

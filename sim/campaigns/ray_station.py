@@ -6,7 +6,7 @@ process, the actor goes on. The actor itself imports nothing of squall but this.
 
 from __future__ import annotations
 
-from squall.sim.campaigns.host import Host
+from squall.sim.campaigns.host import HostProcess
 
 #: real seconds between two looks for an answer
 _LOOK_S = 1.0
@@ -16,7 +16,7 @@ class Station:
     """Passes on questions to the process ``python -m module``, and its answers."""
 
     def __init__(self, module: str) -> None:
-        self._host = Host(module)
+        self._host = HostProcess(module)
 
     def exchange(self, question: bytes) -> bytes:
         """Raises HostEndedError."""

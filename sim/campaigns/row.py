@@ -15,7 +15,7 @@ Key = tuple[str, str, str]
 
 class Row(NamedTuple):
     """What became of ``seed``, a number of its part; ``property``, ``what``, ``text`` and ``place``
-    (:mod:`squall.model.events.place`) are of the first violation, "" without one. What follows
+    (:mod:`squall.model.events.failure_place`) are of the first violation, "" without one. What follows
     ``events`` counts in no digest: ``text`` may name what differs between processes; ``facts`` (words of 64 bits) and ``situations`` are what a campaign is shown to
     have seen, a fact at least in one row of each process that has seen it."""
 

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from squall.model.coverage.sometimes import situations
-from squall.sim.campaigns.reading import Kind, Reading
-from squall.sim.campaigns.told import told_lines, told_of
+from squall.sim.campaigns.failure_reports import told_lines, told_of
+from squall.sim.campaigns.store_reader import FailureKind, Reading
 
 #: real seconds without the end of a lease after which a worker counts as gone
 LATELY_S = 600.0
@@ -163,7 +163,7 @@ def status_of(store: Reading, now: float | None = None) -> Status:
     )
 
 
-def _kind(kind: Kind, told: dict[str, Any]) -> KindStatus:
+def _kind(kind: FailureKind, told: dict[str, Any]) -> KindStatus:
     said = {name: value for name, value in kind._asdict().items() if name != "digest"}
     return KindStatus(**said, notes=tuple(told_lines(told)))
 

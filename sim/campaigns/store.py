@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 from squall.sim.campaigns.address import Address, CampaignStoreError, UnusableError, address_of
 from squall.sim.campaigns.database import PATIENCE_S, Asked, Database
 from squall.sim.campaigns.locks import FileLock, ShareLock
-from squall.sim.campaigns.opening import enter
-from squall.sim.campaigns.reading import Kind, Reading, digests, open_store
+from squall.sim.campaigns.open_store import enter
+from squall.sim.campaigns.store_reader import FailureKind, Reading, digests, open_store
 from squall.sim.campaigns.tables import CANARY, FACT, FAILURE, LEASE, MERGED, SITUATION, Table
 
 if TYPE_CHECKING:
     from squall.sim.campaigns.lease import Judged
     from squall.sim.campaigns.plan import Lease, Plan
 
-__all__ = ["CampaignStore", "CampaignStoreError", "Kind"]
+__all__ = ["CampaignStore", "CampaignStoreError", "FailureKind"]
 
 #: leases that the store is asked for at a time
 _ASKED = 500

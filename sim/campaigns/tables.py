@@ -50,7 +50,7 @@ LEASE = Table(
     "worker TEXT?, host TEXT?, seconds REAL?, finished REAL?",
 )
 
-#: ``first``: the one of its lease. ``place``: the events that show it (squall/model/events/place.py)
+#: ``first``: the one of its lease. ``place``: the events that show it (squall/model/events/failure_place.py)
 FAILURE = Table(
     "failure",
     2,

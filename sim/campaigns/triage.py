@@ -14,7 +14,7 @@ from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import NamedTuple
 
-from squall.model.events.place import place_of
+from squall.model.events.failure_place import place_of
 from squall.model.events.run import Violation
 from squall.sim.campaigns.parts.diff import DIFFERENCE, differences
 from squall.sim.campaigns.row import Key
@@ -23,11 +23,11 @@ from squall.sim.scenario import Expected, Scenario
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.file import name_of
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.search.again import again, planted
+from squall.sim.search.replay_with_mutant import again, planted
 from squall.sim.search.shrink.shrinker import NotFailingError, Shrinker
-from squall.sim.stock.shared import close_zygotes
+from squall.sim.stock.shared import close_fork_servers
 from squall.sim.world import interrupts
-from squall.sim.world.contained import Contained, end_with_parent
+from squall.sim.world.sandbox import Contained, end_with_parent
 
 #: real seconds for one run
 RUN_S = 60.0
@@ -133,7 +133,7 @@ def _work(connection: Connection, task: Task, seconds: float, nicer: int) -> Non
     try:
         connection.send(_done(task, seconds))
     finally:
-        close_zygotes()
+        close_fork_servers()
 
 
 def _done(task: Task, seconds: float) -> Triaged:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def export_store(address: Address, folder: Path, *, json: bool) -> None:
     """Raises BadInput, CampaignStoreError."""
-    from squall.sim.campaigns.reading import open_store
+    from squall.sim.campaigns.store_reader import open_store
 
     bar = Bar("exporting", BarColumn(), MofNCompleteColumn())
     store = open_store(address, tell=bar.warn)

@@ -84,7 +84,7 @@ class Where(NamedTuple):
         """Nothing of it is started yet. Raises BadInput, PlaceError."""
         from squall.sim.campaigns.pool import Pool
         from squall.sim.campaigns.ray_place import ray_place
-        from squall.sim.world.contained import resident_bytes
+        from squall.sim.world.sandbox import resident_bytes
 
         limit, used = self.memory_bytes, resident_bytes()
         if limit is not None and limit < _AT_LEAST * used:

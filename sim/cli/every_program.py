@@ -14,7 +14,7 @@ from squall.sim.cli.exits import FAILED, INTERRUPTED, UNCHECKED
 
 if TYPE_CHECKING:
     from squall.sim.cli.parsers import Amount
-    from squall.sim.world.choosing import Grain
+    from squall.sim.world.controlled_time import Grain
 
 
 def explore_programs(
@@ -35,7 +35,7 @@ def explore_programs(
         bounds = read_bounds(expression)
     except BoundsError as error:
         raise BadInput("--programs", expression, str(error)) from None
-    from squall.sim.cli.reports.explore import Told, keep
+    from squall.sim.cli.reports.explore import ExploredScenario, keep
     from squall.sim.cli.reports.explored_programs import (
         Totals,
         outcome,
@@ -46,8 +46,8 @@ def explore_programs(
     from squall.sim.explore.enumeration import scenarios
     from squall.sim.explore.execution import How
     from squall.sim.explore.search import Budget
-    from squall.sim.search.again import planted
-    from squall.sim.world.choosing import GrainError
+    from squall.sim.search.replay_with_mutant import planted
+    from squall.sim.world.controlled_time import GrainError
 
     chosen = scenarios(bounds)
     how, limits = How(grain, ordered), Budget(budget.executions, budget.seconds)
@@ -60,7 +60,7 @@ def explore_programs(
                 bar.say(completed=number, said=f"{totals.executions:,} executions: {text}")
                 explored = list(parts(scenario, how, limits, one_fault=one_fault, jobs=jobs))
                 totals.add(text, explored)
-                this = Told(text, scenario, explored)
+                this = ExploredScenario(text, scenario, explored)
                 if this.outcome != "ok":
                     told.append(this)
                 for part in explored:

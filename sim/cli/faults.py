@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Faults:
+class NamedFaults:
     """What is to go wrong, as it was named: ``profile``, or else ``plan``."""
 
     text: str
@@ -32,21 +32,21 @@ class Faults:
         return self.plan
 
 
-def read_faults(text: str) -> Faults:
+def read_faults(text: str) -> NamedFaults:
     """A profile by its name, or a plan from a file. Raises :class:`BadInput`."""
     path = Path(text)
     for profile in PROFILES:
         if profile == text:
             from squall.sim.faults.plan import NO_FAULTS
 
-            return Faults(text, profile, NO_FAULTS)
+            return NamedFaults(text, profile, NO_FAULTS)
     if not path.is_file():
         known = ", ".join(PROFILES)
         raise BadInput("--faults", text, f"expected {known} or a file with a plan, got {text!r}")
     from squall.sim.faults.file import load_plan
 
     try:
-        return Faults(text, None, load_plan(path))
+        return NamedFaults(text, None, load_plan(path))
     except OSError as error:
         raise BadInput("--faults", text, f"cannot read {text!r}: {error.strerror}") from None
     except ValueError as error:

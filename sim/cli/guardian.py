@@ -3,7 +3,7 @@ neither signals nor threads.
 
 Python's own handler of signals, which is compiled, writes their numbers into a pipe that the guardian
 reads. If the handler of the command has not run after a second and a half, the guardian shows where each
-thread is and ends the command. So it does where the thread that watches a run (sim/world/spinning.py) has
+thread is and ends the command. So it does where the thread that watches a run (sim/world/busy_loop.py) has
 promised to look again within some time and does not. Imports no torch, and little else: each command begins
 with it.
 """

@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_args
 import typer
 
 from squall.sim.cli import parsers
-from squall.sim.cli.faults import Faults, read_faults
+from squall.sim.cli.faults import NamedFaults, read_faults
 from squall.sim.names import (
     MAX_SEED,
     MAX_WORKERS,
@@ -204,7 +204,7 @@ Mutant = Annotated[
     ),
 ]
 FaultsOption = Annotated[
-    Faults | None,
+    NamedFaults | None,
     _faults(
         "PROFILE|FILE",
         "What is to go wrong: mild (only what the protocol makes good), rough or storm, drawn from "

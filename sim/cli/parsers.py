@@ -255,7 +255,7 @@ def mutant(field: str) -> Callable[[str], str]:
     """The name of a bug that can be planted."""
 
     def parse(text: str) -> str:
-        from squall.sim.search.mutants.families import ALL_MUTANTS, LISTED
+        from squall.sim.search.mutants.registry import ALL_MUTANTS, LISTED
 
         if text not in ALL_MUTANTS:
             near = difflib.get_close_matches(text, ALL_MUTANTS, n=1)

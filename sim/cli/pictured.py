@@ -64,7 +64,7 @@ def picture_scenario(
     from squall.sim.pictures.recording import explained, facts_of, recording
     from squall.sim.scenarios.failure import expecting
     from squall.sim.scenarios.keeping import kept_failure
-    from squall.sim.search.again import again, planted
+    from squall.sim.search.replay_with_mutant import again, planted
     from squall.sim.world.call_lines import CallLines
     from squall.sim.world.watch import watching
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput
-from squall.sim.cli.faults import Faults
+from squall.sim.cli.faults import NamedFaults
 from squall.sim.names import GROUPS, MAX_SEED, Device, EngineName
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Changes:
     """What the command line replaces in a scenario; None: as it is."""
 
-    faults: Faults | None = None
+    faults: NamedFaults | None = None
     mutant: str | None = None
     engine: EngineName | None = None
     device: Device | None = None

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from squall.sim.cli import parsers
 from squall.sim.cli.bad_input import BadInput, NoSuchOption
-from squall.sim.cli.faults import Faults
+from squall.sim.cli.faults import NamedFaults
 from squall.sim.names import BackendName, Device, EngineName
+from squall.sim.world.busy_loop import DEFAULT_LIMIT_S
 from squall.sim.world.compute import MEASURED
 from squall.sim.world.latency import DEFAULT_LATENCY
-from squall.sim.world.spinning import DEFAULT_LIMIT_S
 
 if TYPE_CHECKING:
     from squall.sim.faults.plan import Plan
@@ -54,7 +54,7 @@ class ScriptRun:
     latency: str = DEFAULT_LATENCY
     device: Device = "cpu"
     engine: EngineName = "port"
-    faults: Faults | None = None
+    faults: NamedFaults | None = None
     check: bool = True
     wall_limit: float = DEFAULT_LIMIT_S
     simulate: tuple[str, ...] = ()
@@ -115,7 +115,7 @@ class ScriptRun:
 
     def _read(self) -> Script:
         from squall.sim.scripts.ranks import lines_of, placeholder_in
-        from squall.sim.scripts.read import read_script
+        from squall.sim.scripts.read_script import read_script
 
         if self.script.suffix == RANKS_SUFFIX:
             script = self._read_ranks()

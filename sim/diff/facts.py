@@ -42,7 +42,7 @@ from typing import Any
 
 from squall.model.checks.compiled import LEFT, TORN, first_line
 from squall.model.events.run import Run
-from squall.model.events.torn_down import torn_down_at
+from squall.model.events.teardown import torn_down_at
 from squall.model.one_process.outcome import Outcome, StepOutcome
 from squall.model.program.program import Program, beside
 from squall.real.tracing import HANDLER_ENDED, MESSAGE_SENT, TABLES_COUNTED

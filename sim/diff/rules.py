@@ -24,7 +24,7 @@ from squall.sim.diff.rules_left import LEFT_RULES
 from squall.sim.diff.rules_values import VALUE_RULES, told_on_torch
 
 
-class Rule(NamedTuple):
+class DifferenceRule(NamedTuple):
     """``predicts``: whether torch's side of a difference is what the rule says that it is."""
 
     name: str
@@ -32,8 +32,8 @@ class Rule(NamedTuple):
 
 
 #: in the order in which they are asked; a name may have several
-RULES: tuple[Rule, ...] = tuple(
-    Rule(name, predicts) for name, predicts in (*VALUE_RULES, *LEFT_RULES, *COUNT_RULES)
+RULES: tuple[DifferenceRule, ...] = tuple(
+    DifferenceRule(name, predicts) for name, predicts in (*VALUE_RULES, *LEFT_RULES, *COUNT_RULES)
 )
 #: kinds of facts that a step which ends early does not come to
 _LATER = ("passes", "gradient", "root", "kept", "story", "beside", "first error")

@@ -10,7 +10,7 @@ from squall.sim.faults.plan import Plan
 from squall.sim.scenario import Scenario
 
 if TYPE_CHECKING:
-    from squall.sim.world.choosing import Chooser
+    from squall.sim.world.controlled_time import Chooser
 
 
 class Port:

@@ -10,7 +10,7 @@ from squall.real.native.build import library
 from squall.sim.faults.plan import Plan
 from squall.sim.scenario import Scenario
 from squall.sim.stock.plan import kinds_left_out, left_out
-from squall.sim.stock.shared import PROGRAMS, begun_zygote, for_script, shared_zygote
+from squall.sim.stock.shared import PROGRAMS, begun_fork_server, for_script, shared_fork_server
 
 
 def _modules(scenario: Scenario) -> tuple[str, ...]:
@@ -36,7 +36,7 @@ class Torch:
                 scenario,
                 stdout=stdout,
                 stderr=stderr,
-                zygote=shared_zygote(_modules(scenario)),
+                fork_server=shared_fork_server(_modules(scenario)),
             )
         from squall.sim.programs.run import MAX_STEPS
         from squall.sim.stock import program as programs
@@ -44,7 +44,7 @@ class Torch:
         order = world.faults.schedule.order
         run = programs.run_native(
             program,
-            shared_zygote(_modules(scenario)),
+            shared_fork_server(_modules(scenario)),
             plan=world.faults,
             shut_down_early=world.shut_down_early,
             seed=scenario.seed,
@@ -63,7 +63,7 @@ class Torch:
         library(told)
 
     def begin(self, scenario: Scenario) -> None:
-        begun_zygote(_modules(scenario))
+        begun_fork_server(_modules(scenario))
 
     def left_out(self, plan: Plan) -> list[str]:
         return left_out(plan)

@@ -26,7 +26,7 @@ OnExecution = Callable[[Explored], object]
 
 
 @dataclass
-class Part:
+class ExploredPart:
     """One exploration: of a scenario as it is, or with one fault, which ``fault`` says.
 
     ``explored``: all that it has come to; ``since``: to go on with, if it is not exhausted.
@@ -61,13 +61,13 @@ def parts(
     since: Explored | None = None,
     jobs: int = 1,
     on_execution: OnExecution = lambda _: None,
-) -> Iterator[Part]:
+) -> Iterator[ExploredPart]:
     """Explore the program or script of a scenario in its world, and then, with ``one_fault``, once more with
     each fault that can happen to each of its messages; ``budget`` is that of each exploration.
     ``since``: go on with the first one. ``jobs`` processes share each.
 
     An interrupt ends it after the part that was interrupted. For the main thread. Raises
-    :class:`~squall.sim.world.choosing.GrainError`.
+    :class:`~squall.sim.world.controlled_time.GrainError`.
     """
     scenario = plain(scenario)
     if one_fault:
@@ -124,10 +124,10 @@ def _explored(
     jobs: int,
     on_execution: OnExecution,
     since: Explored | None = None,
-) -> Part:
+) -> ExploredPart:
     subject = subject_of(scenario)
     with interrupts.heard(), campaign_settings(scenario.world.device):
         explored = explore(
             subject, how, budget=budget, since=since, jobs=jobs, on_execution=on_execution
         )
-    return Part(scenario, how, explored.with_all_ahead(), explored, fault)
+    return ExploredPart(scenario, how, explored.with_all_ahead(), explored, fault)

@@ -7,9 +7,9 @@ from dataclasses import replace
 from itertools import islice
 
 from squall.model.events.run import Run, Violation
+from squall.sim.explore.alternatives import PassedOver
 from squall.sim.explore.execution import How
-from squall.sim.explore.passed_over import PassedOver
-from squall.sim.explore.subject import Subject
+from squall.sim.explore.target import Subject
 from squall.sim.scenario import Expected, Scenario
 from squall.sim.scenarios.failure import with_expectation
 from squall.sim.scenarios.replay import replay

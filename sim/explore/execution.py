@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from squall.sim.explore.order import Order
 from squall.sim.explore.tree import Frame, UnsoundError
-from squall.sim.world.choosing import Dependence, Entry, Footprint, Grain
+from squall.sim.world.controlled_time import Dependence, Entry, Footprint, Grain
 
 Link = tuple[int, int, bool]
 
 
 class How(NamedTuple):
-    """How executions are chosen: see :class:`~squall.sim.world.choosing.Chooser`."""
+    """How executions are chosen: see :class:`~squall.sim.world.controlled_time.Chooser`."""
 
     grain: Grain = "message"
     ordered: bool = True

@@ -47,7 +47,7 @@ def check_explorable(plan: Plan) -> None:
         raise ValueError("faults.heal_s: expected faults that do not end by themselves")
 
 
-class Place(NamedTuple):
+class MessagePlace(NamedTuple):
     """A message: the ``nth`` of its type on its way from ``src`` to ``dst``, from 1."""
 
     type: str
@@ -72,14 +72,14 @@ def sent_in(run: Run) -> dict[tuple[str, int, int], int]:
     return sent
 
 
-def places(sent: Mapping[tuple[str, int, int], int]) -> Iterator[Place]:
+def places(sent: Mapping[tuple[str, int, int], int]) -> Iterator[MessagePlace]:
     """Each message of those that an exploration has sent."""
     for (type, src, dst), most in sorted(sent.items()):
         for nth in range(1, most + 1):
-            yield Place(type, src, dst, nth)
+            yield MessagePlace(type, src, dst, nth)
 
 
-def faults_at(place: Place) -> Iterator[tuple[str, MessageFault]]:
+def faults_at(place: MessagePlace) -> Iterator[tuple[str, MessageFault]]:
     """What can happen to a message: lost, doubled, late, not sent; each with words for it."""
     types, src, dst, nth = (place.type,), place.src, place.dst, (place.nth,)
     yield f"{place} lost", Drop(types=types, src=src, dst=dst, nth=nth)

@@ -12,15 +12,15 @@ from typing import Any
 from squall.model.events.run import Run
 from squall.real.runtime import current_task
 from squall.sim.engines.port import ENGINE as PORT
+from squall.sim.explore.dependencies import replaced
 from squall.sim.explore.group_program import ANY, MESSAGE, Action, Begin, GroupProgram, Name, Wait
-from squall.sim.explore.touches import replaced
 from squall.sim.scenario import Scenario
 from squall.sim.scripts.compat.groups import Begun
 from squall.sim.scripts.compat.work import Work
-from squall.sim.scripts.group import Group
+from squall.sim.scripts.group import ProcessGroup
 from squall.sim.scripts.group import Wait as Open
 from squall.sim.scripts.groups import Groups
-from squall.sim.world.choosing import NotExplorableError
+from squall.sim.world.controlled_time import NotExplorableError
 from squall.sim.world.pieces import POINT_TO_POINT
 from squall.sim.world.places import line_of
 
@@ -50,7 +50,9 @@ class Record:
         ranks = tuple((tuple(self._actions.get(rank, ())),) for rank in range(size))
         return GroupProgram(ranks, self._members)
 
-    def begun(self, group: Group[Any], wait: Open[Any], gives: list[int], tells: list[int]) -> None:
+    def begun(
+        self, group: ProcessGroup[Any], wait: Open[Any], gives: list[int], tells: list[int]
+    ) -> None:
         task, call, ranks = current_task(), wait.call, group.ranks
         if task in self._finishes:
             raise NotExplorableError(
@@ -78,7 +80,9 @@ class Record:
         if ANY in wait.wants:
             self._lead(group, wait, (call.rank, 0, number), tells)
 
-    def _lead(self, group: Group[Any], wait: Open[Any], name: Name, tells: list[int]) -> None:
+    def _lead(
+        self, group: ProcessGroup[Any], wait: Open[Any], name: Name, tells: list[int]
+    ) -> None:
         """Let a receive from any rank take what it is to take, or write down what it takes."""
         if name in self.taken:
             wait.wants[:] = tells[:] = [group.ranks.index(self.taken[name])]
@@ -138,7 +142,7 @@ def _told(record: Record) -> Iterator[None]:
     )
 
     def done(
-        self: Groups[Any], group: Group[Any], open_: Open[Any], pieces: Any, tells: list[int]
+        self: Groups[Any], group: ProcessGroup[Any], open_: Open[Any], pieces: Any, tells: list[int]
     ) -> None:
         record.begun(group, open_, [*pieces], tells)
         if open_.tag[0] == POINT_TO_POINT:

@@ -55,7 +55,7 @@ def explore_groups(
     """None if it makes no process groups, or an RPC group, whose messages have an order of their own.
 
     A script may go on otherwise when another message has come first, so that it is run for each way in which
-    messages may come first. Raises :class:`squall.sim.world.choosing.NotExplorableError` for what cannot be followed.
+    messages may come first. Raises :class:`squall.sim.world.controlled_time.NotExplorableError` for what cannot be followed.
     """
     started = time.monotonic()
     found: GroupOrders | None = None

@@ -7,8 +7,8 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from squall.sim.explore.tree import Explored, Frame, Subtree, next_subtrees
-from squall.sim.world.contained import Contained
 from squall.sim.world.garbage import settle
+from squall.sim.world.sandbox import Contained
 
 #: executions between two words of a helper about how far it is
 _TELL_EVERY = 32

@@ -8,7 +8,7 @@ that know nothing of each other.
 
 from __future__ import annotations
 
-from squall.sim.world.choosing import EVERYTHING, Footprint, Touch
+from squall.sim.world.controlled_time import EVERYTHING, Footprint, Touch
 
 #: keys of traces have so many bits
 _KEY_BITS = 64

@@ -13,9 +13,9 @@ from squall.real.tracing import TABLES_COUNTED
 from squall.sim.engines.port import ENGINE as PORT
 from squall.sim.explore.faults import check_explorable, sent_in
 from squall.sim.explore.state import shown
-from squall.sim.explore.subject import Ended
+from squall.sim.explore.target import Ended
 from squall.sim.scenario import Scenario
-from squall.sim.world.choosing import Chooser
+from squall.sim.world.controlled_time import Chooser
 
 
 class ProgramSubject:

@@ -10,9 +10,9 @@ from squall.model.events.run import EXITED, Run
 from squall.sim.engines.port import ENGINE as PORT
 from squall.sim.explore.faults import check_explorable, sent_in
 from squall.sim.explore.state import shown
-from squall.sim.explore.subject import Ended
+from squall.sim.explore.target import Ended
 from squall.sim.scenario import Scenario
-from squall.sim.world.choosing import Chooser, NotExplorableError
+from squall.sim.world.controlled_time import Chooser, NotExplorableError
 
 
 class ScriptSubject:

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from squall.sim.explore.dependencies import told
 from squall.sim.explore.execution import Execution, How, Pruned
 from squall.sim.explore.helpers import Helpers
-from squall.sim.explore.subject import Subject
-from squall.sim.explore.touches import told
+from squall.sim.explore.target import Subject
 from squall.sim.explore.tree import Explored, Subtree, UnsoundError, estimate_left
 from squall.sim.world import interrupts
-from squall.sim.world.choosing import CrowdedError
+from squall.sim.world.controlled_time import CrowdedError
 from squall.sim.world.garbage import settle
 
 __all__ = ["HELP_AFTER", "Budget", "Explored", "explore"]
@@ -72,8 +72,8 @@ def explore(
     does not hold. ``since``: go on with a search of the same subject that was not exhausted.
     ``jobs``: so many processes share it; what it comes to is the same. ``on_execution`` is called
     after each one of this process. An interrupt ends the search as a spent budget does.
-    Raises :class:`~squall.sim.world.choosing.GrainError`,
-    :class:`~squall.sim.world.choosing.NotExplorableError`, and RuntimeError where executions
+    Raises :class:`~squall.sim.world.controlled_time.GrainError`,
+    :class:`~squall.sim.world.controlled_time.NotExplorableError`, and RuntimeError where executions
     contradict what was taken for independent, or one ends its process.
     """
     asked = _Asked(

@@ -1,7 +1,7 @@
 """The shortest way to something that does not hold: first come, first served, but for few names.
 
 An order is said by a list of names that go first wherever they can (see
-:class:`~squall.sim.world.listed_order.ListedOrder`); everything else is first come, first served. Its
+:class:`~squall.sim.world.scripted_order.ListedOrder`); everything else is first come, first served. Its
 length is the number of names, and one more if something goes wrong. All lists of one length are
 tried before any longer one, in all worlds, so that the first that fails is as short as any.
 
@@ -18,16 +18,16 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from squall.model.events.run import Violation
+from squall.sim.explore.alternatives import PassedOver
 from squall.sim.explore.campaign import for_faults, with_one_fault
 from squall.sim.explore.counterexample import fewest, plain
 from squall.sim.explore.execution import How
-from squall.sim.explore.passed_over import PassedOver
 from squall.sim.explore.programs import ProgramSubject
 from squall.sim.explore.search import Budget, explore
 from squall.sim.explore.tree import Explored
 from squall.sim.explore.worlds import SmallWorld
 from squall.sim.scenario import Scenario
-from squall.sim.world.choosing import Grain, GrainError, NotExplorableError
+from squall.sim.world.controlled_time import Grain, GrainError, NotExplorableError
 from squall.sim.world.schedule import Schedule
 
 #: what stands for a property where the run broke off
@@ -36,7 +36,7 @@ CRASH = "crash"
 Names = tuple[int, ...]
 
 
-class Case(NamedTuple):
+class WorldCase(NamedTuple):
     """A world in a grain, with a fault or without one (then ``fault`` is empty)."""
 
     world: str
@@ -54,7 +54,7 @@ class Tried(NamedTuple):
     """One run: the names that went first, what did not hold, and whether there is no shorter way
     to anything that does not hold, in any of the worlds."""
 
-    case: Case
+    case: WorldCase
     names: Names
     violations: tuple[Violation, ...]
     shortest: bool = True
@@ -68,7 +68,7 @@ class Tried(NamedTuple):
 class _Lists:
     """The lists of one length of a case, each with the names that it can be made longer with."""
 
-    case: Case
+    case: WorldCase
     subject: ProgramSubject
     lists: dict[Names, Names] = field(default_factory=dict)
 
@@ -106,7 +106,7 @@ class Shortest:
         #: by world: what was sent in the plain run of it
         self._sent: dict[str, Explored] = {}
 
-    def tries(self, before: Callable[[Case, Names], object]) -> Iterator[Tried]:
+    def tries(self, before: Callable[[WorldCase, Names], object]) -> Iterator[Tried]:
         """One run after the other, shorter ways first; ``before`` is called before each."""
         plain_ones = [
             _lists(each, grain, "", plain(each.scenario))
@@ -138,7 +138,7 @@ class Shortest:
         return sorted((each for each in found if each[0]), key=lambda each: -each[0])
 
     def _try(
-        self, lists: _Lists, new: dict[Names, None], before: Callable[[Case, Names], object]
+        self, lists: _Lists, new: dict[Names, None], before: Callable[[WorldCase, Names], object]
     ) -> Iterator[Tried]:
         lists.lists = {}
         for names in new:
@@ -171,7 +171,7 @@ class Shortest:
                 yield world, world.grains[0], words, faulty
 
     def _explored(
-        self, lists: _Lists, seconds: float, before: Callable[[Case, Names], object]
+        self, lists: _Lists, seconds: float, before: Callable[[WorldCase, Names], object]
     ) -> Iterator[Tried]:
         """What an exploration finds, made as short as can be done by leaving out."""
         case = lists.case
@@ -200,4 +200,4 @@ class Shortest:
 
 
 def _lists(world: SmallWorld, grain: Grain, fault: str, scenario: Scenario) -> _Lists:
-    return _Lists(Case(world.name, grain, fault, scenario), ProgramSubject(scenario))
+    return _Lists(WorldCase(world.name, grain, fault, scenario), ProgramSubject(scenario))

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from squall.model.events.run import Violation
 from squall.sim.explore.order import independent
-from squall.sim.explore.subject import Ended
-from squall.sim.world.choosing import Footprint
+from squall.sim.explore.target import Ended
+from squall.sim.world.controlled_time import Footprint
 
 _NOTHING: Footprint = {}
 

@@ -22,7 +22,7 @@ from squall.model.program.program import (
     Trainer,
 )
 from squall.sim.scenario import Scenario, World
-from squall.sim.world.choosing import Grain
+from squall.sim.world.controlled_time import Grain
 
 
 class SmallWorld(NamedTuple):

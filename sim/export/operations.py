@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from squall.model.program.hooks import add_hook
 from squall.model.program.operations import KINDS, join, planted
+from squall.model.program.partial_evaluation import statements_of
 from squall.model.program.program import (
     HELPER_CALLS,
     REFERENCE_CALLS,
@@ -16,7 +17,6 @@ from squall.model.program.program import (
     source,
     travels,
 )
-from squall.model.program.special import statements_of
 from squall.sim.export.parts import Parts
 from squall.sim.export.sleeps import sleep_in_argument, sleep_in_result
 from squall.sim.export.text import PLANTED_ERROR, RAISE_IN_BACKWARD, RAISER, Lines, arguments
@@ -31,7 +31,7 @@ class Given(NamedTuple):
     value: str | None = None
 
 
-class Place(NamedTuple):
+class OperationPlace(NamedTuple):
     """Which operation it is: of trainer ``trainer``, on worker ``home``, in step ``step``."""
 
     program: Program
@@ -61,7 +61,7 @@ class Place(NamedTuple):
 class OperationText:
     """What an operation is called, what its functions are given, and their text."""
 
-    def __init__(self, place: Place, parts: Parts) -> None:
+    def __init__(self, place: OperationPlace, parts: Parts) -> None:
         self.place = place
         self.parts = parts
         self.op = place.op

@@ -13,8 +13,8 @@ from typing import Any
 from squall.model.one_process.flow import forecast
 from squall.model.program.hooks import add_leaf_hook
 from squall.model.program.operations import initial_values
+from squall.model.program.partial_evaluation import statements_of
 from squall.model.program.program import Ending, Leaf, Program, Trainer
-from squall.model.program.special import statements_of
 from squall.real.rpc.constants import DEFAULT_NUM_WORKER_THREADS, DEFAULT_RPC_TIMEOUT_S
 from squall.sim.export import text
 from squall.sim.export.faults import by_rank, settings_of

@@ -18,7 +18,7 @@ from squall.model.program.program import (
 )
 from squall.model.program.source import NotPlainError
 from squall.model.program.stories import ACTS, Story
-from squall.sim.export.operations import OperationText, Place
+from squall.sim.export.operations import OperationPlace, OperationText
 from squall.sim.export.parts import Parts
 from squall.sim.export.sleeps import passes_that_may_fail
 from squall.sim.export.text import PLANTED_ERROR, RUN_STORY, Lines, arguments
@@ -37,7 +37,8 @@ class StepText:
         self.retry = self.step.retry and any(op.fault is not None for op in self.step.ops)
         self.ops = [
             OperationText(
-                Place(program, trainer, self.trainer.worker, number, index, self.retry), parts
+                OperationPlace(program, trainer, self.trainer.worker, number, index, self.retry),
+                parts,
             )
             for index in range(len(self.step.ops))
         ]

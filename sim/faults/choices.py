@@ -67,7 +67,7 @@ class Choices:
 
     ``timeout_s``: seconds that a call may take. ``least_pool``: how many threads an agent has
     at least. Each choice draws from the stream that it is given, which is that of one
-    way of drawing items (:class:`Draw`).
+    way of drawing items (:class:`FaultDraw`).
     """
 
     def __init__(
@@ -183,7 +183,7 @@ _IN_A_BACK_OFF_S = (0.0, 0.5, 0.999, 1.0, 1.001)
 DrawItems = Callable[[Choices, random.Random], Sequence[Fault]]
 
 
-class Draw(NamedTuple):
+class FaultDraw(NamedTuple):
     """A way of drawing items of a kind.
 
     ``name`` names its stream, so that it draws the same whatever else is drawn. ``mild``: the
@@ -199,10 +199,10 @@ class Draw(NamedTuple):
 
 def drawn(
     name: str, *, mild: bool = False, light: Literal["lost", "unnoticed"] | None = None
-) -> Callable[[DrawItems], Draw]:
-    """Makes a :class:`Draw` of a function of a kind's module, where it is found by itself."""
+) -> Callable[[DrawItems], FaultDraw]:
+    """Makes a :class:`FaultDraw` of a function of a kind's module, where it is found by itself."""
 
-    def decorate(items: DrawItems) -> Draw:
-        return Draw(name, items, mild, light)
+    def decorate(items: DrawItems) -> FaultDraw:
+        return FaultDraw(name, items, mild, light)
 
     return decorate

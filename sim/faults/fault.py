@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Sel
 
 from pydantic import ConfigDict
 
-from squall.model.program.made import check_fields
 from squall.model.program.strict_json import MadeError
+from squall.model.program.validated import check_fields
 from squall.real import tracing
 from squall.sim.faults.limits import STRICT, Problem
 from squall.sim.faults.moments import Moments
 from squall.sim.faults.on_stock import StockSettings
 from squall.sim.world.primitives import SimTimer
-from squall.sim.world.rules import Verdict
+from squall.sim.world.rules import Ruling
 from squall.sim.world.streams import NamedStream
 from squall.sim.world.trace import Event
 
@@ -259,7 +259,7 @@ class Effect(Generic[F]):
 class Judge(Effect[F]):
     """An item that keeps messages from arriving."""
 
-    def judge(self, message: Message, nth: int, time_s: float) -> Verdict | None:
+    def judge(self, message: Message, nth: int, time_s: float) -> Ruling | None:
         """What becomes of a message, the ``nth`` of its type on its link, that is sent
         ``time_s`` after the start; None: nothing."""
         raise NotImplementedError

@@ -23,13 +23,13 @@ from squall.sim.faults.messages import Counts, MessageEffect
 from squall.sim.faults.moments import NETWORK
 from squall.sim.faults.plan import Plan
 from squall.sim.world.network import Network
-from squall.sim.world.rules import Verdict, delay, drop, duplicate, fail, judge
+from squall.sim.world.rules import Ruling, delay, drop, duplicate, fail, judge
 from squall.sim.world.watch import current
 
-__all__ = ["Faults", "Host", "delay", "drop", "duplicate", "fail", "judge"]
+__all__ = ["FaultInjector", "Host", "delay", "drop", "duplicate", "fail", "judge"]
 
 
-class Faults:
+class FaultInjector:
     """A plan at work in one run."""
 
     def __init__(self, plan: Plan, network: Network, host: Host) -> None:
@@ -119,12 +119,12 @@ class Faults:
 
     # -- for the network ----------------------------------------------------------------------
 
-    def _judge(self, message: Message) -> Verdict | None:
+    def _judge(self, message: Message) -> Ruling | None:
         """The rule on the network: items about messages, then partitions, then links."""
         if message.src == message.dst:
             return None
         nth, time_s = self._counts.next(message), self._injection.time_s()
-        verdict: Verdict | None = None
+        verdict: Ruling | None = None
         for effect in self._of_messages:
             # Everybody counts, so that taking away one item changes nothing for the others.
             if effect.matches(message, time_s) and verdict is None:

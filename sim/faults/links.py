@@ -68,10 +68,10 @@ class LinkEffect(Effect[L]):
 class LossyLink(LinkEffect[L], Judge[L]):
     """An item that keeps messages on links from arriving."""
 
-    def judge(self, message: Message, nth: int, time_s: float) -> rules.Verdict | None:
+    def judge(self, message: Message, nth: int, time_s: float) -> rules.Ruling | None:
         return self.verdict(message, nth, time_s) if self.covers(message, time_s) else None
 
-    def verdict(self, message: Message, nth: int, time_s: float) -> rules.Verdict | None:
+    def verdict(self, message: Message, nth: int, time_s: float) -> rules.Ruling | None:
         """What becomes of a message that it is about; None: nothing."""
         raise NotImplementedError
 
@@ -86,7 +86,7 @@ class LateLink(LinkEffect[L]):
 
 def cut_off(
     how: Cut, kind: str, item: str, nth: int, open_in_s: float, message: Message
-) -> rules.Verdict:
+) -> rules.Ruling:
     """What becomes of a message whose way is closed for another ``open_in_s`` seconds."""
     if how == "fail":
         error = f"no route from worker {message.src} to {message.dst}"

@@ -25,7 +25,7 @@ from squall.sim.faults.limits import (
 )
 from squall.sim.faults.on_stock import NAMED
 from squall.sim.faults.words import ends, listed, window
-from squall.sim.world.rules import Verdict
+from squall.sim.world.rules import Ruling
 from squall.sim.world.streams import NamedStream
 from squall.sim.world.trace import Event
 
@@ -97,7 +97,7 @@ class MessageFault(Selector, Fault):
         """What is done to ``which`` messages, in words."""
         raise NotImplementedError
 
-    def verdict(self, hit: Hit) -> Verdict | None:
+    def verdict(self, hit: Hit) -> Ruling | None:
         """What becomes of a message."""
         raise NotImplementedError
 
@@ -209,7 +209,7 @@ class MessageEffect(Effect[M]):
         super().__init__(item, name, injection)
         self.matches = Matcher(item)
 
-    def verdict(self, message: Message, nth: int) -> Verdict | None:
+    def verdict(self, message: Message, nth: int) -> Ruling | None:
         """What becomes of a message that :attr:`matches`; None: nothing, it was not drawn."""
         item = self.item
         stream = self.injection.stream(item.id, message, nth)
@@ -217,6 +217,6 @@ class MessageEffect(Effect[M]):
             return None
         return self.hit(Hit(message, nth, stream, self.name))
 
-    def hit(self, hit: Hit) -> Verdict | None:
+    def hit(self, hit: Hit) -> Ruling | None:
         """What becomes of a message that is hit."""
         return self.item.verdict(hit)

@@ -9,8 +9,8 @@ from typing import ClassVar
 from pydantic import ConfigDict
 
 from squall.model.events.names import event_named, ordinal, type_named, worker_named
-from squall.model.program.made import Checked, check_fields
 from squall.model.program.strict_json import MadeError
+from squall.model.program.validated import Checked, check_fields
 from squall.real import tracing
 from squall.sim.faults.limits import STRICT, Count, EventName, MessageTypeName, Rank
 

@@ -33,8 +33,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, InstanceOf
 
-from squall.model.program.made import check_fields
 from squall.model.program.strict_json import MadeError
+from squall.model.program.validated import check_fields
 from squall.sim.faults.fault import Fault
 from squall.sim.faults.kinds.allocation import Allocation
 from squall.sim.faults.kinds.bandwidth import Bandwidth

@@ -7,7 +7,7 @@ from typing import get_args
 
 from squall.model.discovery import modules_in
 from squall.sim.faults import kinds
-from squall.sim.faults.choices import Draw
+from squall.sim.faults.choices import FaultDraw
 from squall.sim.faults.fault import Fault, Group
 
 
@@ -31,11 +31,11 @@ def _kind_in(module: ModuleType) -> type[Fault]:
     return found[0]
 
 
-def _found() -> list[tuple[type[Fault], list[Draw]]]:
+def _found() -> list[tuple[type[Fault], list[FaultDraw]]]:
     """Each kind with the ways of drawing it, in an order that is declared by the kinds."""
     found = []
     for module in modules_in(kinds.__name__):
-        draws = [value for value in vars(module).values() if isinstance(value, Draw)]
+        draws = [value for value in vars(module).values() if isinstance(value, FaultDraw)]
         found.append((_kind_in(module), draws))
     groups = get_args(Group)
     return sorted(
@@ -55,4 +55,4 @@ KINDS: tuple[str, ...] = (
     *(name for kind, _ in _FOUND for name in kind.further_events),
 )
 #: the ways of drawing items, by their names
-DRAWS: dict[str, Draw] = {draw.name: draw for _, draws in _FOUND for draw in draws}
+DRAWS: dict[str, FaultDraw] = {draw.name: draw for _, draws in _FOUND for draw in draws}

@@ -11,7 +11,7 @@ from squall.model.events.kept import unended
 from squall.model.events.names import in_words, worker_named
 from squall.model.events.run import WRONG_GROUPS, ProcessError, Run, Violation
 from squall.sim.scripts.compat.guard import NotSimulatedError
-from squall.sim.scripts.raised import RankError
+from squall.sim.scripts.raised_error import RankError
 
 #: where somebody waits who leaves a group, by the end of a line of ``Run.waits``
 _LEAVING = re.compile(r"\(in (?:[\w.]*\.)?shutdown\)$")

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from squall.sim.library.carried import opened
 from squall.sim.library.function import asked_of
+from squall.sim.library.pickled_functions import opened
 from squall.sim.library.rank import Asked
 from squall.sim.scenario import Scenario, Script
 

@@ -1,6 +1,6 @@
 """A function as a script: what makes the ranks of a run call it.
 
-The script names the function, or holds it, with its arguments (sim/library/carried.py). So a run of a
+The script names the function, or holds it, with its arguments (sim/library/pickled_functions.py). So a run of a
 function is a run of a script to everything else: to engines, faults, shrinking, and files.
 """
 
@@ -17,9 +17,9 @@ from pathlib import Path
 from types import FunctionType, MethodType
 from typing import Any
 
-from squall.sim.library.carried import MAIN, carried, named, or_shared
+from squall.sim.library.assert_rewriting import REWRITTEN
+from squall.sim.library.pickled_functions import MAIN, carried, named, or_shared
 from squall.sim.library.rank import MARK, Asked
-from squall.sim.library.rewritten import REWRITTEN
 from squall.sim.scenario import Script
 from squall.sim.scripts.compat.program import belongs_to_python
 

@@ -33,7 +33,7 @@ from squall.real.rpc.message import Message
 from squall.real.worker import Worker, current_worker_or_none
 from squall.sim.scripts.compat.process import SimProcess, current_process
 from squall.sim.world import crash as crashing
-from squall.sim.world.held import Held
+from squall.sim.world.held_messages import Held
 from squall.sim.world.network import Network
 from squall.sim.world.processes import processes_of
 from squall.sim.world.rules import Rule, Which, delay, drop, duplicate, fail

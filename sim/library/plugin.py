@@ -16,7 +16,7 @@ import pytest
 from squall.sim.library.options import OPTIONS
 
 if TYPE_CHECKING:
-    from squall.sim.library.by_hand import ClusterByHand
+    from squall.sim.library.manual_cluster import ClusterByHand
 
 #: in ``user_properties`` of a report
 _DONE = "squall"
@@ -128,6 +128,6 @@ class _Progress:
 def squall_cluster() -> ClusterByHand:
     """A cluster whose messages a test holds, delivers and loses by hand, and whose workers it ends;
     see docs/howto/tests.md."""
-    from squall.sim.library.by_hand import ClusterByHand
+    from squall.sim.library.manual_cluster import ClusterByHand
 
     return ClusterByHand()

@@ -11,9 +11,9 @@ from squall.model.events.run import Run
 from squall.sim.faults.draw import Profile
 from squall.sim.library.errors import TOLD_ELSEWHERE, not_simulated
 from squall.sim.scenario import Expected, Scenario, Script
-from squall.sim.scripts.raised import rank_error
-from squall.sim.search.again import again
+from squall.sim.scripts.raised_error import rank_error
 from squall.sim.search.draw import draw_world_of_script
+from squall.sim.search.replay_with_mutant import again
 from squall.sim.search.why.cause import Problems
 from squall.sim.search.why.search import RUN_S
 from squall.sim.stock.patience import computed_s

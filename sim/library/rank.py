@@ -16,9 +16,9 @@ from functools import lru_cache
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from squall.sim.library.carried import ImportModule, named, opened
+from squall.sim.library.assert_rewriting import rewritten_code, source_code
+from squall.sim.library.pickled_functions import ImportModule, named, opened
 from squall.sim.library.results import packed
-from squall.sim.library.rewritten import rewritten_code, source_code
 from squall.sim.scripts.returned import give_back
 from squall.sim.world.places import tells
 

@@ -32,13 +32,13 @@ from squall.sim.scenario import Expected, Scenario, World
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.measured import measured
 from squall.sim.scenarios.play import play
-from squall.sim.scripts.raised import RankError, rank_error
-from squall.sim.scripts.read import read_script
-from squall.sim.search.again import known_mutant, planted
+from squall.sim.scripts.raised_error import RankError, rank_error
+from squall.sim.scripts.read_script import read_script
+from squall.sim.search.replay_with_mutant import known_mutant, planted
+from squall.sim.world.busy_loop import DEFAULT_LIMIT_S, limited
 from squall.sim.world.call_lines import CallLines
 from squall.sim.world.compute import MEASURED
 from squall.sim.world.latency import DEFAULT_LATENCY
-from squall.sim.world.spinning import DEFAULT_LIMIT_S, limited
 from squall.sim.world.watch import watching
 
 if TYPE_CHECKING:

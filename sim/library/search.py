@@ -43,12 +43,12 @@ from squall.sim.scenarios.own import read_scenario_file
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.scenarios.sources import as_now, edited
 from squall.sim.scenarios.store import Store
-from squall.sim.search.again import again
 from squall.sim.search.campaign import run_campaign
 from squall.sim.search.draw import Settings, draw
+from squall.sim.search.replay_with_mutant import again
 from squall.sim.search.shrink.shrinker import Shrinker
 from squall.sim.world.call_lines import CallLines
-from squall.sim.world.choosing import Grain, GrainError, NotExplorableError
+from squall.sim.world.controlled_time import Grain, GrainError, NotExplorableError
 from squall.sim.world.watch import watching
 
 #: what a run can be named by: a seed, a file, the name of a stored failure, or a run itself

@@ -18,9 +18,9 @@ from squall.sim.library.arguments import check_call, check_count, check_latency,
 from squall.sim.library.campaign import SHRINK_S, Around, Finding, finding, judged, search
 from squall.sim.library.function import script_of
 from squall.sim.library.hypotheses import inside
+from squall.sim.library.last_failures import forget, remember, remembered
 from squall.sim.library.options import OPTIONS
 from squall.sim.library.rank import MARK
-from squall.sim.library.remembered import forget, remember, remembered
 from squall.sim.library.run import Failed, FaultsGiven, plan_of, profile_of
 from squall.sim.names import ENGINE_NAMES, EngineName
 from squall.sim.scenario import Expected, Scenario, Script

@@ -20,7 +20,7 @@ from squall.sim.scenario import Scenario
 from squall.sim.scenarios.failure import Failure
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.scenarios.store import StoreError, explain
-from squall.sim.scripts.raised import rank_error
+from squall.sim.scripts.raised_error import rank_error
 from squall.sim.search.why.cause import NotFailingError, Problems
 from squall.sim.search.why.cause import why as find
 from squall.sim.search.why.told import Why
@@ -29,7 +29,7 @@ from squall.sim.world.schedule import FIFO
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from squall.sim.pictures.beside import Side
+    from squall.sim.pictures.aligned_runs import Side
 
 #: seconds of a processor that the search may take, unless somebody says otherwise
 WHY_S = 20.0
@@ -43,7 +43,7 @@ class Cause(Why):
 
     def picture(self) -> go.Figure:
         """The failing run and one that passes, one above the other, aligned where they part, a plotly figure."""
-        from squall.sim.pictures.beside import beside
+        from squall.sim.pictures.aligned_runs import beside
 
         return beside(self._sides(), max(self.event, 0))
 
@@ -59,7 +59,7 @@ class Cause(Why):
         return Timeline(page, plotly)
 
     def _sides(self) -> list[Side]:
-        from squall.sim.pictures.beside import Side
+        from squall.sim.pictures.aligned_runs import Side
         from squall.sim.pictures.recording import recording
 
         failing = f"this run fails: {self.problems[0]}" if self.problems else "this run"

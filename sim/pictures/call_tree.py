@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from squall.model.events.passes import Part
+from squall.model.events.passes import PassPart
 from squall.real import tracing
 from squall.sim.pictures.flows import Call, Flow, call_name, calls_of, flows_of
-from squall.sim.pictures.palette import GRADIENT, GROUP, Kind, kind_of
+from squall.sim.pictures.palette import GRADIENT, GROUP, MessageStyle, kind_of
 from squall.sim.pictures.passes import passes
 from squall.sim.pictures.recording import Recording
 from squall.sim.pictures.spans import OPERATION, Span, spans_of
@@ -22,7 +22,7 @@ class Branch:
     events, -1 where there is none: from its start to its end, and as long as the worker that is called handles it."""
 
     name: str
-    kind: Kind
+    kind: MessageStyle
     worker: int
     first: int
     last: int
@@ -133,7 +133,7 @@ def _call_error(run: Recording, call: Call) -> str:
     return ", ".join(told)
 
 
-def _pass(run: Recording, root: Part) -> Branch:
+def _pass(run: Recording, root: PassPart) -> Branch:
     error = root.error or ("" if root.ended >= 0 else NEVER_ENDED)
     return _own(run, "backward", GRADIENT, root.started, root.ended, error)
 
@@ -144,7 +144,9 @@ def _operation(run: Recording, span: Span) -> Branch:
     return _own(run, span.label, GROUP, span.first, last, error or "")
 
 
-def _own(run: Recording, name: str, kind: Kind, first: int, last: int, error: str) -> Branch:
+def _own(
+    run: Recording, name: str, kind: MessageStyle, first: int, last: int, error: str
+) -> Branch:
     """What a worker does without calling another one."""
     place = run.places.get(first, "")
     told = f"{name} ({place})" if place else name

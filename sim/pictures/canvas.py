@@ -15,9 +15,9 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from squall.sim.pictures.labels import heading, hover
 from squall.sim.pictures.palette import BAND, BLACK, LAYOUT, MUTED, VERMILION, text_on
 from squall.sim.pictures.recording import Recording
-from squall.sim.pictures.words import heading, hover
 
 Clock = Literal["auto", "time", "order"]
 CLOCKS = ("auto", "time", "order")

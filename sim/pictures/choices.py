@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
+from squall.sim.pictures.labels import heading, nothing, table
 from squall.sim.pictures.palette import BLUE, INK, LAYOUT, MUTED, PALE
-from squall.sim.pictures.words import heading, nothing, table
 from squall.sim.world.choice_tree import Choice, ChoiceTree
 
 #: pixels of a row of the picture, and around it

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from squall.model.events.passes import Part, passes_of
+from squall.model.events.passes import PassPart, passes_of
 from squall.real import tracing
 from squall.sim.pictures.canvas import Clock
 from squall.sim.pictures.glossary import about_context
+from squall.sim.pictures.lifetimes import Row, State, draw_rows
 from squall.sim.pictures.palette import (
     BLUE,
     INK,
@@ -17,7 +18,6 @@ from squall.sim.pictures.palette import (
     VERMILION,
 )
 from squall.sim.pictures.recording import Recording, recording
-from squall.sim.pictures.rows import Row, State, draw_rows
 
 OPEN = State("context there", PALE_SKY, "", SKY)
 ROOT = State("pass, begun here", BLUE)
@@ -96,11 +96,11 @@ _MARKS = {
 }
 
 
-def _during(row: Row, part: Part) -> bool:
+def _during(row: Row, part: PassPart) -> bool:
     return row.first <= part.started and (row.ended < 0 or part.started <= row.ended)
 
 
-def _pass(run: Recording, part: Part) -> Row:
+def _pass(run: Recording, part: PassPart) -> Row:
     label = f"pass on {run.name(part.worker)}"
     how = (
         "a user called backward() here"

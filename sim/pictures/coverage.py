@@ -12,6 +12,7 @@ from plotly.subplots import make_subplots
 
 from squall.model.coverage.behaviour import SETS
 from squall.model.coverage.history import History
+from squall.sim.pictures.labels import heading, table
 from squall.sim.pictures.palette import (
     BLACK,
     BLUE,
@@ -24,7 +25,6 @@ from squall.sim.pictures.palette import (
     SKY,
     VERMILION,
 )
-from squall.sim.pictures.words import heading, table
 
 #: colour and dash of each set, in their order
 _LINES = (

@@ -9,6 +9,7 @@ import numpy as np
 from squall.model.events.names import event_named
 from squall.real import tracing
 from squall.sim.pictures.canvas import Canvas
+from squall.sim.pictures.labels import hit, hover, how, table
 from squall.sim.pictures.palette import (
     BLACK,
     GREEN,
@@ -19,7 +20,6 @@ from squall.sim.pictures.palette import (
     YELLOW,
 )
 from squall.sim.pictures.recording import Recording
-from squall.sim.pictures.words import hit, hover, how, table
 
 _SYMBOLS = {
     "crash": ("x", VERMILION),

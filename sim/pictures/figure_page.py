@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from squall.sim.names import PlotlyFrom
-from squall.sim.pictures import packed
+from squall.sim.pictures import page_payload
 from squall.sim.pictures.page import MAP_STYLES, TEMPLATES, own_script, styles
 from squall.sim.pictures.plotly_js import linked
 
@@ -31,7 +31,7 @@ def figure_page(
         title=title,
         back=back,
         text=text,
-        figure=packed.packed(figure.to_json()),
+        figure=page_payload.packed(figure.to_json()),
         style=styles()[0],
         linked=link,
         scripts=figure_scripts() if link is None else figure_scripts()[1:],

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from squall.model.events.inside import called
 from squall.model.events.names import request_named
+from squall.model.events.unwrapped import called
 from squall.real import tracing
-from squall.sim.pictures.palette import Kind, kind_of
+from squall.sim.pictures.palette import MessageStyle, kind_of
 from squall.sim.pictures.recording import Recording
 
 
@@ -37,7 +37,7 @@ class Flow:
     cause: int = -1
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> MessageStyle:
         return kind_of(self.type)
 
     @property

@@ -6,6 +6,7 @@ import plotly.graph_objects as go
 
 from squall.sim.pictures.canvas import Clock
 from squall.sim.pictures.flows import Call, call_name, calls_of
+from squall.sim.pictures.lifetimes import Row, State, draw_rows
 from squall.sim.pictures.palette import (
     BLUE,
     GREEN,
@@ -19,7 +20,6 @@ from squall.sim.pictures.palette import (
     VERMILION,
 )
 from squall.sim.pictures.recording import Recording, recording
-from squall.sim.pictures.rows import Row, State, draw_rows
 from squall.sim.pictures.space_time import describe
 
 THERE = State("request on its way", SKY, "", SKY)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import plotly.graph_objects as go
 
 from squall.sim.pictures.glossary import ROLES
+from squall.sim.pictures.labels import heading, hover, nothing, table
 from squall.sim.pictures.palette import BAND, DARK_TEXT, INK, LAYOUT, MUTED, ORANGE, PALE, VERMILION
 from squall.sim.pictures.passes import Pass, Place, joint_graph, layout, nodes_of, passes, start
 from squall.sim.pictures.recording import Recording, recording
@@ -21,7 +22,6 @@ from squall.sim.pictures.slider import (
     stops,
 )
 from squall.sim.pictures.spans import short_name
-from squall.sim.pictures.words import heading, hover, nothing, table
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from squall.model.events.run import Run
 from squall.real.tracing import MESSAGE_DROPPED
+from squall.sim.pictures.labels import line, what
 from squall.sim.pictures.recording import Recording
-from squall.sim.pictures.words import line, what
 
 # Okabe and Ito: told apart with any eyes.
 _WORKER_COLOURS = ("#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#f0e442", "#d55e00", "#0072b2")

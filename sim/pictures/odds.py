@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import plotly.graph_objects as go
 
 from squall.sim.pictures.canvas import Canvas, Clock
+from squall.sim.pictures.labels import hover, table
 from squall.sim.pictures.palette import BLUE, SKY, VERMILION
 from squall.sim.pictures.recording import Recording, recording
-from squall.sim.pictures.words import hover, table
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.replay import replay
 from squall.sim.world.latency import parse_latency

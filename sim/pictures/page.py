@@ -13,7 +13,7 @@ from plotly.offline import get_plotlyjs
 
 from squall.model.events.names import in_words, type_named
 from squall.sim.names import PlotlyFrom
-from squall.sim.pictures import glossary, packed
+from squall.sim.pictures import glossary, page_payload
 from squall.sim.pictures.contexts import contexts
 from squall.sim.pictures.flows import flows_of, seconds
 from squall.sim.pictures.futures import futures
@@ -97,7 +97,7 @@ def page(
         for number, (label, draw) in enumerate(figures):
             key = f"view-{id}-{number}"
             parts.append({"id": key, "name": label})
-            drawn[key] = packed.packed(draw().to_json())
+            drawn[key] = page_payload.packed(draw().to_json())
         views.append({"id": id, "name": name, "parts": parts})
 
     add("space_time", "space and time", [("", lambda: space_time(run, clock="order"))])
@@ -120,9 +120,9 @@ def page(
         notable=_notable(run),
         views=views,
         figures=drawn,
-        core=packed.packed_json(packed.core(run, views)),
-        events=packed.packed_json(packed.events(run)),
-        calls=packed.packed_json(packed.calls(run)),
+        core=page_payload.packed_json(page_payload.core(run, views)),
+        events=page_payload.packed_json(page_payload.events(run)),
+        calls=page_payload.packed_json(page_payload.calls(run)),
         style=styles()[0],
         glossary=glossary.WORDS,
         linked=link,

@@ -61,7 +61,7 @@ DARK: Final[Mapping[str, str]] = {
 FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 
-class Kind(NamedTuple):
+class MessageStyle(NamedTuple):
     """A kind of message: what it is called, and how it is drawn."""
 
     name: str
@@ -70,17 +70,17 @@ class Kind(NamedTuple):
     symbol: str
 
 
-CALL = Kind("call", BLUE, "solid", "triangle-right")
-GRADIENT = Kind("gradient", VERMILION, "solid", "triangle-right")
-RREF = Kind("RRef control", GREEN, "dash", "triangle-right")
-CLEANUP = Kind("clean-up", PURPLE, "dot", "triangle-right")
-GROUP = Kind("process group", ORANGE, "solid", "triangle-right")
-ERROR = Kind("error", BLACK, "dashdot", "triangle-right")
+CALL = MessageStyle("call", BLUE, "solid", "triangle-right")
+GRADIENT = MessageStyle("gradient", VERMILION, "solid", "triangle-right")
+RREF = MessageStyle("RRef control", GREEN, "dash", "triangle-right")
+CLEANUP = MessageStyle("clean-up", PURPLE, "dot", "triangle-right")
+GROUP = MessageStyle("process group", ORANGE, "solid", "triangle-right")
+ERROR = MessageStyle("error", BLACK, "dashdot", "triangle-right")
 KINDS: Final = (CALL, GRADIENT, RREF, CLEANUP, GROUP, ERROR)
 #: what no line of a program asks for by itself: it is seen when somebody asks for it
 BY_ITSELF: Final = (RREF, CLEANUP)
 
-_BY_PREFIX: Final[tuple[tuple[str, Kind], ...]] = (
+_BY_PREFIX: Final[tuple[tuple[str, MessageStyle], ...]] = (
     ("BACKWARD_AUTOGRAD", GRADIENT),
     ("RREF_BACKWARD", GRADIENT),
     ("RREF_", RREF),
@@ -92,7 +92,7 @@ _BY_PREFIX: Final[tuple[tuple[str, Kind], ...]] = (
 )
 
 
-def kind_of(message_type: str) -> Kind:
+def kind_of(message_type: str) -> MessageStyle:
     """The kind of a message, by the name of its type."""
     for prefix, kind in _BY_PREFIX:
         if message_type.startswith(prefix):

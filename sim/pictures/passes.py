@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from squall.model.events.passes import Part, joint_passes
+from squall.model.events.passes import PassPart, joint_passes
 from squall.sim.pictures.recording import Recording
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ class Pass(NamedTuple):
 
     number: int
     context: int
-    root: Part
-    parts: dict[int, Part]
+    root: PassPart
+    parts: dict[int, PassPart]
 
     @property
     def first(self) -> int:

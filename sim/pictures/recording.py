@@ -19,7 +19,7 @@ from squall.model.events.run import ProcessError, Run, Violation
 from squall.real import tracing
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.failure import Failure
-from squall.sim.scripts.raised import RankError, rank_error
+from squall.sim.scripts.raised_error import RankError, rank_error
 from squall.sim.world.trace import Trace
 
 _MESSAGES = (tracing.MESSAGE_SENT, tracing.MESSAGE_DELIVERED, tracing.MESSAGE_DROPPED)

@@ -10,6 +10,7 @@ from squall.real import tracing
 from squall.sim.pictures.canvas import Clock
 from squall.sim.pictures.flows import flows_of, name_of
 from squall.sim.pictures.glossary import about_id
+from squall.sim.pictures.lifetimes import Row, State, draw_rows
 from squall.sim.pictures.palette import (
     BLUE,
     GREEN,
@@ -26,7 +27,6 @@ from squall.sim.pictures.palette import (
     YELLOW,
 )
 from squall.sim.pictures.recording import Recording, recording
-from squall.sim.pictures.rows import Row, State, draw_rows
 from squall.sim.pictures.space_time import describe
 
 Id = tuple[int, int]

@@ -11,9 +11,9 @@ from squall.sim.pictures.canvas import DRAWN_MOST, WEBGL_FROM, Canvas, Clock, ba
 from squall.sim.pictures.causality import cone
 from squall.sim.pictures.faults import draw_faults
 from squall.sim.pictures.flows import Flow, call_name, calls_of, flows_of, message_of
+from squall.sim.pictures.labels import hover, table
 from squall.sim.pictures.palette import BLACK, GRID, INK, KINDS, MUTED, ORANGE, PALE, SKY
 from squall.sim.pictures.recording import Recording, recording
-from squall.sim.pictures.words import hover, table
 
 #: messages of a kind whose functions are written beside their arrows, at most
 _NAMED_MOST = 200

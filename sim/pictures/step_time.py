@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from squall.model.events.group_time import GroupTime, Hop, Segment, Step
+from squall.model.events.group_time import GroupTime, Hop, Segment, StepTime
 from squall.sim.pictures.flows import seconds
 from squall.sim.pictures.palette import (
     BLACK,
@@ -35,7 +35,7 @@ _RANKS = 6
 _LEAST = 0.01
 
 
-def step_time(found: GroupTime, step: Step) -> go.Figure:
+def step_time(found: GroupTime, step: StepTime) -> go.Figure:
     """Bars of what each rank does, from the beginning of the step on, in milliseconds; the critical path is a line."""
     begins_s = min(step.start_s.values())
     kinds = defaultdict[tuple[str, str], list[Segment]](list)
@@ -77,7 +77,7 @@ def step_time(found: GroupTime, step: Step) -> go.Figure:
     return figure
 
 
-def _named(step: Step) -> str:
+def _named(step: StepTime) -> str:
     return f"step {step.number}" if step.number else "the whole run"
 
 

@@ -11,10 +11,10 @@ import plotly.graph_objects as go
 
 from squall.model.events.graph import find_cycle
 from squall.sim.pictures.flows import seconds
+from squall.sim.pictures.labels import heading, hover, nothing, table
 from squall.sim.pictures.palette import BLACK, BLUE, INK, LAYOUT, MUTED, ORANGE, PALE, VERMILION
 from squall.sim.pictures.recording import Recording, recording
 from squall.sim.pictures.wait_graph import until, wait_for
-from squall.sim.pictures.words import heading, hover, nothing, table
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -11,6 +11,7 @@ from squall.sim.pictures.canvas import Canvas, Clock, Fill, bands, sample
 from squall.sim.pictures.critical import critical_path, told
 from squall.sim.pictures.flows import Task, message_of, tasks_of
 from squall.sim.pictures.glossary import about_function
+from squall.sim.pictures.labels import duration, hover, plain, table
 from squall.sim.pictures.palette import BLACK
 from squall.sim.pictures.recording import Recording, recording
 from squall.sim.pictures.spans import (
@@ -27,7 +28,6 @@ from squall.sim.pictures.spans import (
     Span,
     spans_of,
 )
-from squall.sim.pictures.words import duration, hover, plain, table
 
 #: beyond so many bars they are thick lines, drawn by WebGL
 BARS_MOST = 4_000

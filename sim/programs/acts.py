@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from squall.model.program.acts.act import Act, How
-from squall.model.program.acts.alone import (
+from squall.model.program.acts.executor import At, Pending
+from squall.model.program.acts.expected import (
     CREATION_TIMED_OUT,
     FREED,
     HAS_ONE,
     PLANTED_THERE,
     timed_out,
 )
-from squall.model.program.acts.at import At, Pending
 from squall.model.program.acts.kind import kind_of
 from squall.model.program.stories import PLANTED, StoryError
 from squall.real.autograd import api as autograd

@@ -13,7 +13,7 @@ from squall.model.one_process.recovery import Recovery, recovery_outcome, recove
 from squall.sim.programs.host import Host, place
 from squall.sim.programs.leaves import gradients_of, leaves_of
 from squall.sim.programs.trainer import TrainerRun
-from squall.sim.world.stuck import deadlock
+from squall.sim.world.deadlock import deadlock
 
 
 def recover(run: Run, before: Sequence[Host]) -> None:

@@ -29,9 +29,9 @@ from squall.sim.programs.recovery import recover
 from squall.sim.programs.stories.updates import register_for
 from squall.sim.programs.threads import threads_of
 from squall.sim.programs.trainer import TrainerRun
+from squall.sim.world.deadlock import Deadlock
 from squall.sim.world.leftovers import tell_what_a_failed_pass_left, tell_what_a_pass_left
-from squall.sim.world.oracle import attach, joint_reference
-from squall.sim.world.stuck import Deadlock
+from squall.sim.world.reference_hook import attach, joint_reference
 
 #: steps of the scheduler that a program may take; the largest takes some thousands
 MAX_STEPS = 400_000

@@ -13,7 +13,7 @@ from pathlib import Path
 from squall.model.events.run import NOT_CHECKED, Run
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.failure import Failure, expecting
-from squall.sim.scenarios.store import Place, Store, StoreError
+from squall.sim.scenarios.store import Store, StoreError, StorePlace
 
 
 def _to_stderr(text: str) -> None:
@@ -46,7 +46,9 @@ class Keeper:
 def kept_failure(scenario: Scenario, what: str) -> Failure | None:
     """The failure that is kept of this scenario, in the store of its file, if ``what`` is one, or in that of the working
     directory."""
-    stores = [Store(Place(Path(what).absolute().parent.parent))] if Path(what).is_file() else []
+    stores = (
+        [Store(StorePlace(Path(what).absolute().parent.parent))] if Path(what).is_file() else []
+    )
     found = (store.kept(scenario) for store in [*stores, Store()])
     return next((each for each in found if each is not None), None)
 

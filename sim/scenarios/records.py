@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from squall.sim.scenarios.store import Place, default_place, write_synced
+from squall.sim.scenarios.store import StorePlace, default_place, write_synced
 
 
 class Record(BaseModel):
@@ -24,7 +24,7 @@ R = TypeVar("R", bound=BaseModel)
 class Records(Generic[R]):
     """Those of a ``folder`` of the store; each has a name. A file that cannot be read does not count."""
 
-    def __init__(self, folder: str, model: type[R], place: Place | None = None) -> None:
+    def __init__(self, folder: str, model: type[R], place: StorePlace | None = None) -> None:
         self.folder, self._model = (place or default_place()).folder / folder, model
 
     def all(self) -> dict[str, R]:

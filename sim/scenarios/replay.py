@@ -21,8 +21,8 @@ from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.play import play, play_twice
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.scenarios.sources import as_it_was
+from squall.sim.world.deadlock import explain
 from squall.sim.world.real_time import TooLongError, time_limit
-from squall.sim.world.stuck import explain
 from squall.sim.world.watch import Divergence, Watcher, watching
 
 #: how many calls that timed out are explained
@@ -39,7 +39,7 @@ def replay(
     """Run a scenario to its end, or to where ``until`` stops it, and check it.
 
     A script that was kept finds the files that it imports as they were. A bug that the scenario names
-    is for the caller to plant: see sim/search/again.py. What a script prints is in
+    is for the caller to plant: see sim/search/replay_with_mutant.py. What a script prints is in
     :attr:`Run.printed`. ``seconds``: real time that it may take, after which the run counts as one
     that does not end (for the main thread); to build its engine is no part of that. Raises ValueError
     or OSError for what cannot be run, and :class:`squall.real.native.build.Unavailable`.

@@ -42,7 +42,7 @@ _SAID = {"found_at": float, "found_by": str, "text": str, "count": int, "why": s
 
 
 @dataclass(frozen=True)
-class Place:
+class StorePlace:
     """Where a store is."""
 
     folder: Path
@@ -63,15 +63,15 @@ class Place:
         return self.folder / "runs"
 
 
-def default_place() -> Place:
+def default_place() -> StorePlace:
     """``.squall`` in the working directory, or what the environment names."""
-    return Place(Path(os.environ.get(FOLDER_VARIABLE) or FOLDER))
+    return StorePlace(Path(os.environ.get(FOLDER_VARIABLE) or FOLDER))
 
 
 class Store:
     """What one folder keeps. Several processes may write at a time; reading changes nothing."""
 
-    def __init__(self, place: Place | None = None) -> None:
+    def __init__(self, place: StorePlace | None = None) -> None:
         self.place = place or default_place()
 
     def keep(self, scenario: Scenario, *, found_by: str, text: str = "") -> Failure:
@@ -188,7 +188,9 @@ def _note(failure: Failure) -> None:
     """Raises OSError."""
     said = {name: getattr(failure, name) for name in (*_SAID, "marks")}
     file = Path(failure.file)
-    write_synced(Place(file.parent.parent).failures / file.name, json.dumps(said, indent=1) + "\n")
+    write_synced(
+        StorePlace(file.parent.parent).failures / file.name, json.dumps(said, indent=1) + "\n"
+    )
 
 
 def explain(failure: Failure, why: str, marks: Mapping[int, str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from squall.sim.scripts.compat.launcher import Launcher
 from squall.sim.scripts.compat.process import SimProcess
-from squall.sim.world.choosing import ChosenTime, NotExplorableError
+from squall.sim.world.controlled_time import ChosenTime, NotExplorableError
 from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.trace import Trace
 

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-from squall.sim.scripts.moved import (
+from squall.sim.scripts.group_results import (
     as_it_lies,
     assign,
     check_alike,

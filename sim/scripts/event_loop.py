@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NoReturn
 
-from squall.sim.scripts.compat.described import describe_as
+from squall.sim.scripts.compat.signatures import describe_as
 
 #: what an event loop has that reaches outside of the simulation
 _OUTSIDE = (

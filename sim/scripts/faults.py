@@ -11,7 +11,7 @@ import logging
 from squall.real.rpc import api
 from squall.real.worker import Worker
 from squall.sim.faults.file import RankError, check_group
-from squall.sim.faults.injector import Faults
+from squall.sim.faults.injector import FaultInjector
 from squall.sim.faults.plan import Plan
 from squall.sim.scripts.compat.launcher import Launcher
 from squall.sim.scripts.compat.process import SimProcess, process_of
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class ScriptHost:
-    """The workers of a script, for :class:`~squall.sim.faults.injector.Faults`."""
+    """The workers of a script, for :class:`~squall.sim.faults.injector.FaultInjector`."""
 
     def __init__(self, plan: Plan, network: Network) -> None:
         self._network = network
@@ -39,7 +39,7 @@ class ScriptHost:
         self._begun = self._runtime.event("all workers to join")
         #: why the plan is not for the group of this script
         self.refused: RankError | None = None
-        self.faults = Faults(plan, network, self)
+        self.faults = FaultInjector(plan, network, self)
         network.on_attach = self._attached
         if plan.begin == "launch":
             self.faults.begin()

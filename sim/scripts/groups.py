@@ -17,10 +17,10 @@ from squall.real.rpc.message_type import MessageType
 from squall.real.tracing import OPERATION_ENDED, OPERATION_STARTED
 from squall.sim.scripts.backends import GLOO, Backend
 from squall.sim.scripts.call import Call
+from squall.sim.scripts.collective_steps import Moves
 from squall.sim.scripts.collectives import ABORTED, BYTES, too_late, watchdog
-from squall.sim.scripts.group import ANY, NOT_NOTED, C, Group, Wait, named
+from squall.sim.scripts.group import ANY, NOT_NOTED, C, ProcessGroup, Wait, named
 from squall.sim.scripts.ledger import MismatchError
-from squall.sim.scripts.moves import Moves
 from squall.sim.world.pieces import POINT_TO_POINT, Part, Piece, Tag
 from squall.sim.world.scheduler import SimRuntime
 
@@ -49,13 +49,13 @@ class Groups(Generic[C]):
         #: as Run.stall
         self.stall: Stall | None = None
         self._stalled_s = -1.0
-        self.groups: list[Group[C]] = []
+        self.groups: list[ProcessGroup[C]] = []
         #: as Run.operations
         self.operations = 0
         #: how many pieces and notices were sent
         self.sent = 0
 
-    def made(self, group: Group[C], who: str, ranks: list[int], place: str) -> None:
+    def made(self, group: ProcessGroup[C], who: str, ranks: list[int], place: str) -> None:
         """Somebody comes who makes it of these ranks, in that line."""
         text = f"{who} makes it of ranks {ranks or group.ranks}" + (
             f", at {place}" if place else ""
@@ -65,12 +65,12 @@ class Groups(Generic[C]):
             told = "; ".join(text for _, text in (group.made[0], group.made[-1]))
             self._found("mismatch", f"a process group differs in members: {told}")
 
-    def all_called(self, group: Group[C], tag: Tag) -> None:
+    def all_called(self, group: ProcessGroup[C], tag: Tag) -> None:
         """All members have called that collective."""
 
     def do(
         self,
-        group: Group[C],
+        group: ProcessGroup[C],
         wait: Wait[C],
         pieces: Mapping[int, Part[C]],
         tells: list[int],
@@ -102,7 +102,7 @@ class Groups(Generic[C]):
 
     def _begin(
         self,
-        group: Group[C],
+        group: ProcessGroup[C],
         wait: Wait[C],
         pieces: Mapping[int, Part[C]],
         tells: list[int],
@@ -135,13 +135,13 @@ class Groups(Generic[C]):
         if not self._over(group, wait) and (gone := group.gone(wait)) is not None:
             self._cut_off(group, wait, gone)
 
-    def limit(self, group: Group[C], worker: Any, question: Any, timeout_s: float) -> None:
+    def limit(self, group: ProcessGroup[C], worker: Any, question: Any, timeout_s: float) -> None:
         """Somebody waits for a message, unless it is over."""
         for wait in group.waits:
             if (wait.worker, wait.question) == (worker, question) and wait.timer is None:
                 self._limit(group, wait, timeout_s)
 
-    def _limit(self, group: Group[C], wait: Wait[C], timeout_s: float) -> None:
+    def _limit(self, group: ProcessGroup[C], wait: Wait[C], timeout_s: float) -> None:
         own_s = self.backend.timeout_s
         if own_s is not None and timeout_s in (DEFAULT_TIMEOUT_S, math.inf):
             timeout_s = own_s
@@ -149,7 +149,7 @@ class Groups(Generic[C]):
         if timeout_s < math.inf:
             wait.timer = self.runtime.call_later(timeout_s, lambda: self._late(group, wait))
 
-    def _note(self, group: Group[C], call: Call) -> None:
+    def _note(self, group: ProcessGroup[C], call: Call) -> None:
         """What does not go together is found."""
         try:
             group.ledger.note(call)
@@ -159,7 +159,7 @@ class Groups(Generic[C]):
 
     # -- what has come ---------------------------------------------------------------------
 
-    def piece(self, group: Group[C], src: int, dst: int, piece: Piece[C]) -> None:
+    def piece(self, group: ProcessGroup[C], src: int, dst: int, piece: Piece[C]) -> None:
         """It has come."""
         tag = piece.tag
         if self.moves is not None and self.moves.arrived(group, tag):
@@ -173,7 +173,7 @@ class Groups(Generic[C]):
                 self._over(group, wait)
                 return
 
-    def _fetch(self, group: Group[C], wait: Wait[C], wanted: int) -> None:
+    def _fetch(self, group: ProcessGroup[C], wait: Wait[C], wanted: int) -> None:
         """Take what has come from ``wanted``, if anything has."""
         senders = group.senders.get((wait.rank, wait.tag), [])
         if not senders or (wanted != ANY and wanted not in senders):
@@ -199,14 +199,14 @@ class Groups(Generic[C]):
         elif wanted == ANY:
             group.send(wait.rank, src, MessageType.NOTICE, wait.tag)
 
-    def _compare(self, group: Group[C], wait: Wait[C], sent: Call) -> None:
+    def _compare(self, group: ProcessGroup[C], wait: Wait[C], sent: Call) -> None:
         """A message of another size than its receiver has room for is found."""
         if sent.agreed[BYTES] != wait.call.agreed[BYTES]:
             about = f"a message of {group.ledger.of} with tag {sent.sequence}"
             text = f"{about} differs in {BYTES}: {sent}; {group.ledger.known(wait.call)}"
             self._found("mismatch", text)
 
-    def notice(self, group: Group[C], tag: Tag, src: int, dst: int) -> None:
+    def notice(self, group: ProcessGroup[C], tag: Tag, src: int, dst: int) -> None:
         """A member learns that another one waits for what it sends."""
         for wait in group.waits:
             if (wait.rank, wait.tag) == (dst, tag) and src in wait.readers and not wait.held:
@@ -218,7 +218,7 @@ class Groups(Generic[C]):
 
     # -- ends -----------------------------------------------------------------------------
 
-    def _over(self, group: Group[C], wait: Wait[C]) -> bool:
+    def _over(self, group: ProcessGroup[C], wait: Wait[C]) -> bool:
         if wait.wants or wait.readers:
             return False
         self._close(group, wait, None)
@@ -227,21 +227,23 @@ class Groups(Generic[C]):
         group.take_off_stream(wait)
         return True
 
-    def _fail(self, group: Group[C], wait: Wait[C], text: str) -> None:
+    def _fail(self, group: ProcessGroup[C], wait: Wait[C], text: str) -> None:
         self._close(group, wait, text)
         if wait.tag[0] not in NOT_NOTED:
             group.ledger.give_up(wait.tag[1], group.ranks[wait.rank])
         wait.answer(text, {})
         group.take_off_stream(wait)
 
-    def _close(self, group: Group[C], wait: Wait[C], error: str | None) -> None:
+    def _close(self, group: ProcessGroup[C], wait: Wait[C], error: str | None) -> None:
         group.waits.remove(wait)
         tracer = wait.worker.tracer
         tracer.emit(OPERATION_ENDED, group.name, wait.rank, *named(wait.tag), error)
         if wait.timer is not None:
             wait.timer.cancel()
 
-    def _cut_off(self, group: Group[C], wait: Wait[C], peer: int, timed_out: bool = False) -> None:
+    def _cut_off(
+        self, group: ProcessGroup[C], wait: Wait[C], peer: int, timed_out: bool = False
+    ) -> None:
         if self.stall is None and (end := self._end_of(group, peer)):
             where = f" ({wait.call.place.partition(': ')[0]})" if wait.call.place else ""
             waited = f"{wait.worker.known_as} waits for {group.awaited(wait, [peer])}{where}"
@@ -256,14 +258,14 @@ class Groups(Generic[C]):
         """How a process has ended otherwise than by itself, "" if it has not."""
         raise NotImplementedError
 
-    def _end_of(self, group: Group[C], member: int) -> str:
+    def _end_of(self, group: ProcessGroup[C], member: int) -> str:
         worker = group.members[member]
         if ending := self.ending(worker):
             return f"{worker.known_as} has ended: {ending}"
         has_left = group.ranks[member] in group.ledger.left
         return f"{worker.known_as} has left the process group" if has_left else ""
 
-    def _late(self, group: Group[C], wait: Wait[C]) -> None:
+    def _late(self, group: ProcessGroup[C], wait: Wait[C]) -> None:
         now_s = self.runtime.now()
         if self._stalled_s != now_s:  # what others wait for that are late, too, is told with it
             self._stalled_s = now_s
@@ -292,12 +294,12 @@ class Groups(Generic[C]):
                 if each is worker:
                     self.leaves(group, rank)
 
-    def leaves(self, group: Group[C], rank: int) -> None:
+    def leaves(self, group: ProcessGroup[C], rank: int) -> None:
         """A member is about to leave by itself."""
         group.ledger.left.add(group.ranks[rank])
         self._miss(group)
 
-    def _miss(self, group: Group[C]) -> None:
+    def _miss(self, group: ProcessGroup[C]) -> None:
         """Whether a member has left without a call of others."""
         if missed := group.ledger.missed():
             self.stalls(Stall("mismatch", [missed]))
@@ -305,13 +307,13 @@ class Groups(Generic[C]):
     def stalls(self, stall: Stall) -> None:
         self.stall = stall.after(self.stall)
 
-    def left(self, group: Group[C], rank: int) -> None:
+    def left(self, group: ProcessGroup[C], rank: int) -> None:
         """What it has sent still arrives, before its end is seen."""
         for wait in _waits_of(group, rank):
             self._fail(group, wait, "the process group was destroyed on this rank")
         group.connections.close(rank)
 
-    def lost(self, group: Group[C], member: int, peer: int, timed_out: bool) -> None:
+    def lost(self, group: ProcessGroup[C], member: int, peer: int, timed_out: bool) -> None:
         """A member has learned that its connection to another one has ended."""
         group.forget(peer, member)
         for wait in _waits_of(group, member):
@@ -319,7 +321,7 @@ class Groups(Generic[C]):
                 self._cut_off(group, wait, peer, timed_out)
 
 
-def _waits_of(group: Group[C], rank: int) -> Iterator[Wait[C]]:
+def _waits_of(group: ProcessGroup[C], rank: int) -> Iterator[Wait[C]]:
     """A member's operations, those left out that are over by the time that it is their turn."""
     for wait in [*group.waits]:
         if wait.rank == rank and wait in group.waits:

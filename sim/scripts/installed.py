@@ -49,7 +49,7 @@ _WORTH_PARSING = re.compile(rb"\btorch\b[^\n]*\b(?:distributed|multiprocessing|f
 _NOT_OF_IT = ("__pycache__", "test", "tests")
 
 
-class Verdict(NamedTuple):
+class PackageRole(NamedTuple):
     """What becomes of an installed package, and why."""
 
     package: str
@@ -74,7 +74,7 @@ class Installed:
     def __init__(self, simulate: Collection[str] = (), share: Collection[str] = ()) -> None:
         self._overruled = dict.fromkeys(simulate, True) | dict.fromkeys(share, False)
         #: what has been decided, in the order in which it was asked
-        self.verdicts: dict[str, Verdict] = {}
+        self.verdicts: dict[str, PackageRole] = {}
 
     def simulated(self, package: str, find: Find) -> bool:
         """Whether each process executes this package for itself."""
@@ -83,7 +83,7 @@ class Installed:
             spec = find(package)
             if spec is None:  # a script may put it there later
                 return False
-            known = self.verdicts[package] = Verdict(package, *self._decide(package, spec))
+            known = self.verdicts[package] = PackageRole(package, *self._decide(package, spec))
         return known.simulated
 
     def _decide(self, package: str, spec: ModuleSpec) -> tuple[bool, str]:

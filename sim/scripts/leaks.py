@@ -16,11 +16,11 @@ from squall.real.ids import WorkerId
 from squall.real.rpc.agent import RpcAgent
 from squall.real.rpc.rref import PY_OBJECT, OwnerRRef, UserRRef
 from squall.real.rpc.rref_context import RRefContext
-from squall.real.rpc.transport import World
+from squall.real.rpc.transport import Transport
 from squall.real.runtime import Runtime
 from squall.real.worker import Worker
-from squall.sim.scripts.made import Made, References, Unended
-from squall.sim.world.places import Place, user_place
+from squall.sim.scripts.unended import Made, References, Unended
+from squall.sim.world.places import CodePlace, user_place
 
 R = TypeVar("R", OwnerRRef, UserRRef)
 #: key in ``Worker.locals`` of what its process runs, where it has no name of its own: ``main(0)``
@@ -33,7 +33,7 @@ class ScriptWorker(Worker):
     __slots__ = ("holders", "joined", "kept", "leaked_rrefs", "left_well",
                  "made", "on_join")  # fmt: skip
 
-    def __init__(self, runtime: Runtime, world: World, *, name: str) -> None:
+    def __init__(self, runtime: Runtime, world: Transport, *, name: str) -> None:
         super().__init__(runtime, world, name=name)
         #: owners that were still there, in all groups that it has left
         self.leaked_rrefs = 0
@@ -93,7 +93,7 @@ class _NotedContexts(DistAutogradContainer):
 
     def __init__(self, worker: Worker, *, worker_id: WorkerId) -> None:
         super().__init__(worker, worker_id=worker_id)
-        self.made: WeakKeyDictionary[DistAutogradContext, Place] = WeakKeyDictionary()
+        self.made: WeakKeyDictionary[DistAutogradContext, CodePlace] = WeakKeyDictionary()
 
     def new_context(self) -> DistAutogradContext:
         context = super().new_context()

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from squall.sim.scripts.compat.polling import POLLING
 from squall.sim.scripts.rounds import Polling
-from squall.sim.world.looks import looks_of
+from squall.sim.world.deadlock import explain
+from squall.sim.world.polling_tasks import looks_of
 from squall.sim.world.primitives import SimTask
 from squall.sim.world.scheduler import SimRuntime
-from squall.sim.world.stuck import explain
 
 
 class Livelock(NamedTuple):

@@ -14,8 +14,8 @@ from typing import TextIO
 
 import torch
 
-from squall.model.events.hangs import explain as explain_passes
 from squall.model.events.kept import unended
+from squall.model.events.predicted_hangs import explain as explain_passes
 from squall.model.events.run import EXITED, ProcessError, Run
 from squall.model.one_process.reference import OnPass
 from squall.real.autograd import api as dist_autograd
@@ -35,26 +35,26 @@ from squall.sim.scripts.livelock import livelock
 from squall.sim.scripts.reference import Comparisons, told_to
 from squall.sim.scripts.repeated import leave_out_repeated
 from squall.sim.scripts.returned import give_to
-from squall.sim.world import spinning
-from squall.sim.world.choosing import Chooser, ChosenTime
-from squall.sim.world.chosen_network import ChosenNetwork
+from squall.sim.world import busy_loop
+from squall.sim.world.busy_loop import SpinningError
 from squall.sim.world.compute import hint_for_names
+from squall.sim.world.controlled_network import ChosenNetwork
+from squall.sim.world.controlled_time import Chooser, ChosenTime
+from squall.sim.world.deadlock import explain, frame_of, waiting
 from squall.sim.world.device import kernel_watch, quiet_torch
 from squall.sim.world.garbage import deterministic_garbage
 from squall.sim.world.holders import Root, containers, held, of_frames, of_module
 from squall.sim.world.isolation import TorchIsolation
 from squall.sim.world.latency import parse_latency
-from squall.sim.world.listed_order import ListedOrder
 from squall.sim.world.network import Network
-from squall.sim.world.oracle import attach, joint_reference
+from squall.sim.world.reference_hook import attach, joint_reference
 from squall.sim.world.schedule import FIFO
 from squall.sim.world.scheduler import SimRuntime
-from squall.sim.world.spinning import SpinningError
+from squall.sim.world.scripted_order import ListedOrder
 from squall.sim.world.stand_in import STAND_IN_NAME
 from squall.sim.world.stand_in.backend import begin_run
 from squall.sim.world.stand_in.streams import STAND_IN
 from squall.sim.world.stand_in.tensors import DEVICE_TYPE
-from squall.sim.world.stuck import explain, frame_of, waiting
 from squall.sim.world.trace import Trace
 
 #: key in ``SimProcess.locals`` of what it gave back
@@ -225,7 +225,7 @@ class _ScriptRun:
             ):
                 launcher.start()
                 try:
-                    with spinning.ended(self._progress, self._spins):
+                    with busy_loop.ended(self._progress, self._spins):
                         launcher.run()
                 except KeyboardInterrupt:
                     run.broken_off = "interrupted"

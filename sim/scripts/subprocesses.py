@@ -20,8 +20,8 @@ from time import monotonic
 from types import FunctionType
 from typing import Any, Literal
 
-from squall.sim.scripts.outside import by_library
 from squall.sim.scripts.python_command import CannotRun, PythonCommand, read
+from squall.sim.scripts.started_programs import by_library
 
 #: what a stream of a new process is: that of its parent, a pipe to it, where standard output goes, or
 #: a file, by its number in the parent

@@ -29,7 +29,7 @@ class Found:
 
     ``first``: the first of them; None if only stored scenarios showed it. ``again``: of ``played``
     other schedules of its program, how many have shown it as well, if that was asked
-    (sim/search/evidence.py).
+    (sim/search/failure_rates.py).
     """
 
     seeds: int = 0

@@ -22,7 +22,7 @@ from squall.sim.search.judge import Source, Verdict
 _COST = 300
 
 
-class Shown(NamedTuple):
+class SeedFacts(NamedTuple):
     """What the scenario of a seed has shown, in how many events."""
 
     seed: int
@@ -34,7 +34,7 @@ class Shown(NamedTuple):
         return _COST + self.events
 
 
-def distilled(shown: Iterable[Shown]) -> list[int]:
+def distilled(shown: Iterable[SeedFacts]) -> list[int]:
     """Seeds that together show every fact that any of them shows."""
     everything = list(shown)
     seen: set[int] = set()
@@ -63,10 +63,10 @@ class Collector:
     """Collects what the scenarios of a campaign show, to be distilled at its end."""
 
     def __init__(self) -> None:
-        self.shown: list[Shown] = []
+        self.shown: list[SeedFacts] = []
 
     def add(self, seed: int, facts: bytes, events: int) -> None:
-        self.shown.append(Shown(seed, array("Q", facts), events))
+        self.shown.append(SeedFacts(seed, array("Q", facts), events))
 
     @property
     def facts(self) -> int:

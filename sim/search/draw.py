@@ -23,15 +23,15 @@ from functools import partial
 from typing import NamedTuple
 
 import squall.sim.programs.stories.play  # noqa: F401  registers the stories that programs have
-from squall.model.generate.beside import for_compiled
+from squall.model.generate.concurrent import for_compiled
 from squall.model.generate.failing import with_failing_calls
 from squall.model.generate.generator import generate
 from squall.model.generate.keyed import NO_CHANGES, Changes, KeyedChoices
 from squall.model.generate.profiles import Limits
 from squall.model.program.choices import Choices
-from squall.model.program.made import trusted
 from squall.model.program.program import Program, beside, source
 from squall.model.program.stories import ALONE
+from squall.model.program.validated import trusted
 from squall.model.program.variants import in_one_group, under_faults
 from squall.real.rpc.constants import DEFAULT_RPC_TIMEOUT_S
 from squall.sim.faults.draw import MILD, PROFILES, Drawing, Profile

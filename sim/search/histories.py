@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from squall.model.coverage.history import History, history_of
 from squall.sim.scenarios.records import Records
-from squall.sim.scenarios.store import Place
+from squall.sim.scenarios.store import StorePlace
 from squall.sim.search.campaign import Campaign
 
 _FOLDER = "coverage"
@@ -34,7 +34,7 @@ def keep_history(campaign: Campaign, title: str) -> Path:
     return Records(_FOLDER, History).put(history(campaign, title))
 
 
-def kept_histories(place: Place | None = None) -> list[KeptHistory]:
+def kept_histories(place: StorePlace | None = None) -> list[KeptHistory]:
     """All that can be read, the latest first."""
     found = [
         KeptHistory(name, float(name.partition("-")[0]), known)

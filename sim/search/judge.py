@@ -25,9 +25,9 @@ from squall.model.checks.scripts import counted
 from squall.model.coverage.behaviour import facts_of, pairs_of
 from squall.model.coverage.features import features
 from squall.model.coverage.sometimes import sometimes
+from squall.model.events.failure_place import place_of
 from squall.model.events.fault_effects import faults_of
-from squall.model.events.hangs import explain
-from squall.model.events.place import place_of
+from squall.model.events.predicted_hangs import explain
 from squall.model.events.run import Run, Violation
 from squall.model.one_process.interpreter import interpret
 from squall.sim.names import GROUPS
@@ -79,7 +79,7 @@ class Verdict(NamedTuple):
     excused: tuple[tuple[str, int], ...] = ()
     #: what the run showed (model/coverage/behaviour.py), if that was asked for: words of 64 bits
     facts: bytes = b""
-    #: where the first violation shows (model/events/place.py)
+    #: where the first violation shows (model/events/failure_place.py)
     place: str = ""
 
     @property

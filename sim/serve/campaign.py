@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from squall.model.coverage.history import History
 from squall.sim.campaigns.address import Address, address_of
 from squall.sim.campaigns.coverage import history_in
-from squall.sim.campaigns.reading import open_store
+from squall.sim.campaigns.store_reader import open_store
 
 if TYPE_CHECKING:
     from squall.sim.campaigns.status import Status

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from squall.sim.scenarios.failure import Failure
-from squall.sim.scenarios.store import Place, Store
+from squall.sim.scenarios.store import Store, StorePlace
 from squall.sim.search.histories import KeptHistory, kept_histories
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -15,8 +15,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 class Library:
     """The failures and runs of a store, the latest first. Reads only."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = Place(place.folder.absolute())
+    def __init__(self, place: StorePlace) -> None:
+        self.place = StorePlace(place.folder.absolute())
         self._store = Store(self.place)
 
     def failures(self) -> list[Failure]:

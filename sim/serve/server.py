@@ -38,7 +38,7 @@ from squall.sim.pictures.coverage import coverage
 from squall.sim.pictures.figure_page import figure_page
 from squall.sim.pictures.plotly_js import plotly_file
 from squall.sim.scenarios.own import read_scenario_file
-from squall.sim.scenarios.store import Place, StoreError
+from squall.sim.scenarios.store import StoreError, StorePlace
 from squall.sim.serve.access import COOKIE, REFUSED, Access, is_loopback
 from squall.sim.serve.campaign import CampaignView
 from squall.sim.serve.html import (
@@ -243,7 +243,7 @@ class Server:
 
     def __init__(
         self,
-        place: Place,
+        place: StorePlace,
         port: int,
         *,
         scripts: bool = False,

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from squall.sim.names import PlotlyFrom
+from squall.sim.pictures.labels import line
 from squall.sim.pictures.page import page
 from squall.sim.pictures.recording import explained, facts_of, recording
-from squall.sim.pictures.words import line
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.keeping import kept_failure
 from squall.sim.scenarios.own import read_scenario_file
 from squall.sim.scenarios.replay import first_difference
-from squall.sim.search.again import again
+from squall.sim.search.replay_with_mutant import again
 from squall.sim.world.call_lines import CallLines
 from squall.sim.world.watch import watching
 

@@ -29,13 +29,13 @@ from squall.sim.scripts.rounds import Polling
 from squall.sim.stock import message as wire
 from squall.sim.stock.ahead import Ahead
 from squall.sim.stock.barriers import Barriers
+from squall.sim.stock.fork_server import ForkServer
 from squall.sim.stock.host import NativeHost
 from squall.sim.stock.memory_file import MemoryFile
 from squall.sim.stock.message import Batch, NativeMessage, Sent
 from squall.sim.stock.patience import ComputingError, processor_s
 from squall.sim.stock.waits import Operation, Waits
 from squall.sim.stock.worker import Call, NativeWorker
-from squall.sim.stock.zygote import Zygote
 from squall.sim.world.latency import LatencyModel
 from squall.sim.world.links import Carrier
 from squall.sim.world.network import Network
@@ -63,7 +63,7 @@ def _milliseconds(limit_s: float) -> int:
 
 
 class NativeCluster:
-    """``workers`` processes that each call ``entry`` (see :meth:`Zygote.fork`).
+    """``workers`` processes that each call ``entry`` (see :meth:`ForkServer.fork`).
 
     What they ask, other than what every worker may, is answered by ``answers``: by the first
     word, a function of the worker, the question's number and the rest of it, which sooner or
@@ -73,7 +73,7 @@ class NativeCluster:
     def __init__(
         self,
         workers: int,
-        zygote: Zygote,
+        fork_server: ForkServer,
         entry: str,
         *,
         seed: int = 0,
@@ -132,7 +132,7 @@ class NativeCluster:
         self._ids = itertools.count()
         self.workers: list[NativeWorker] = []
         self._tasks: dict[NativeWorker, SimTask] = {}
-        self._zygote = zygote
+        self._fork_server = fork_server
         self._trace_on = trace
         #: those that are in the group, or are going to be
         self.ranks: dict[int, NativeWorker] = {}
@@ -143,10 +143,10 @@ class NativeCluster:
             self.host.joined(worker, worker.rank, workers)
 
     def add(self, entry: str, rank: int, **spec: Any) -> NativeWorker:
-        """Another process, which calls ``entry`` (see :meth:`Zygote.fork`). ``rank``: -1 if it has
+        """Another process, which calls ``entry`` (see :meth:`ForkServer.fork`). ``rank``: -1 if it has
         to join first. It begins with :meth:`begin`."""
-        process = self._zygote.fork(entry, rank=rank, **spec)
-        worker = NativeWorker(rank, self._zygote, process)
+        process = self._fork_server.fork(entry, rank=rank, **spec)
+        worker = NativeWorker(rank, self._fork_server, process)
         if self._trace_on:
             worker.tracer = self.trace.tracer(self.runtime, cast(Worker, worker))
         # Timers and messages of a worker belong to its task, so that they wait while it is paused.

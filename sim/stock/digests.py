@@ -35,7 +35,7 @@ def without_modes() -> AbstractContextManager[object]:
 def digest(tensor: Any) -> int:
     """Equal elements, equal digests."""
     dense = dense_of(tensor if type(tensor) in _PLAIN else getattr(tensor, "_local_tensor", tensor))
-    # The zygote has loaded it.
+    # The fork server has loaded it.
     value: int = sys.modules["squall_agent"].digest(dense.data_ptr(), dense.nbytes)
     return value
 

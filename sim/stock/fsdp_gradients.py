@@ -26,7 +26,7 @@ from squall.sim.stock.fsdp_modules import (
     names_of,
     ranks_of,
 )
-from squall.sim.stock.local_gradients import Part, distance, sample
+from squall.sim.stock.local_gradients import ParameterPart, distance, sample
 from squall.sim.world.places import line_of
 
 #: a rank's part of a parameter of which it has none
@@ -87,7 +87,7 @@ class _Gradients:
     def over(self, root: Any) -> None:
         """A pass of an outermost module is over."""
         place, self._place = self._place, ""
-        told: dict[tuple[int, ...], tuple[dict[str, Part], dict[str, None]]] = {}
+        told: dict[tuple[int, ...], tuple[dict[str, ParameterPart], dict[str, None]]] = {}
         for module, handle in handles_of(root):
             own = self._own.pop(handle, None)
             if own is None:
@@ -129,7 +129,7 @@ def _part(tensor: Any, begin: int, place: _Place) -> Any:
     return sample(tensor, place.size, begin + first - place.begin, begin + place.end - place.begin)
 
 
-def _parts(handle: Any, own: list[Any]) -> list[Part]:
+def _parts(handle: Any, own: list[Any]) -> list[ParameterPart]:
     parts = []
     for at, place in enumerate(_places(handle.flat_param)):
         _, number = place.looked_at()
@@ -137,7 +137,7 @@ def _parts(handle: Any, own: list[Any]) -> list[Part]:
         if place.end:
             tensor, begin = gradient_of(handle, at)
             got = None if tensor is None else _part(tensor, begin, place)
-        parts.append(Part(handle.flat_param.dtype, own[at], got, number))
+        parts.append(ParameterPart(handle.flat_param.dtype, own[at], got, number))
     return parts
 
 

@@ -28,7 +28,7 @@ from squall.sim.scripts.collectives import Operation, Operations, hear_of_all
 from squall.sim.stock.group_events import Event, events
 from squall.sim.stock.memory_file import LentFiles
 from squall.sim.stock.packed import Packed, unpacked
-from squall.sim.stock.results_guest import Taken, Told
+from squall.sim.stock.results_guest import MemberReport, Taken
 from squall.sim.stock.store_guest import meet
 from squall.sim.world.pieces import POINT_TO_POINT
 from squall.sim.world.places import frames_of, line_of, user_place
@@ -229,7 +229,7 @@ class Member:
         """What was given and what came of it; of a message only that its tensors were written to."""
         if call.operation.kind != POINT_TO_POINT:
             result = taken.results()
-            told = Told(
+            told = MemberReport(
                 call.agreed, taken.precision, taken.given, result, is_good, taken.least,
                 taken.in_one_piece,
             )  # fmt: skip

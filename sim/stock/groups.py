@@ -10,11 +10,11 @@ from squall.model.events.run import Stall
 from squall.model.events.waiting import wait_graph
 from squall.sim.scripts.backends import Backend
 from squall.sim.scripts.call import Call
+from squall.sim.scripts.collective_steps import Moves
 from squall.sim.scripts.collectives import never_formed
 from squall.sim.scripts.findings import Findings
-from squall.sim.scripts.group import Group, Wait, When
+from squall.sim.scripts.group import ProcessGroup, Wait, When
 from squall.sim.scripts.groups import Groups
-from squall.sim.scripts.moves import Moves
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.memory_file import LentFile
 from squall.sim.stock.packed import size_of
@@ -69,7 +69,7 @@ class NativeGroups(Groups[LentFile]):
 
     def _new(self, worker: NativeWorker, question: int, size: int) -> None:
         number = len(self.groups)
-        self.groups.append(Group(self, number, size))
+        self.groups.append(ProcessGroup(self, number, size))
         self._joining.append({})
         self._cluster.answer(worker, question, number)
 
@@ -105,7 +105,7 @@ class NativeGroups(Groups[LentFile]):
                 limit.cancel()
                 self._cluster.answer(each, asked, None)
 
-    def _connect(self, group: Group[LentFile]) -> None:
+    def _connect(self, group: ProcessGroup[LentFile]) -> None:
         """All members have come."""
         cluster, members = self._cluster, group.members
         for member, worker in members.items():
@@ -159,7 +159,7 @@ class NativeGroups(Groups[LentFile]):
 
     # -- answers --------------------------------------------------------------------------
 
-    def all_called(self, group: Group[LentFile], tag: Tag) -> None:
+    def all_called(self, group: ProcessGroup[LentFile], tag: Tag) -> None:
         for wait in group.waits:
             if wait.tag == tag and (end := group.certain_end(wait)) is not None:
                 self._foresee(wait.worker, wait.question, *end)

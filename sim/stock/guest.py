@@ -14,7 +14,7 @@ import logging
 import warnings
 from typing import Any
 
-from squall.sim.stock import stand_in as native_stock
+from squall.sim.stock import torch_api as native_stock
 
 native_stock.install()
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol, cast
 
 from squall.real.worker import Worker
 from squall.sim.faults.file import check_group
-from squall.sim.faults.injector import Faults
+from squall.sim.faults.injector import FaultInjector
 from squall.sim.faults.plan import Plan
 from squall.sim.stock.plan import supported
 from squall.sim.stock.worker import NativeWorker
@@ -28,7 +28,7 @@ class Cluster(Protocol):
 
 
 class NativeHost:
-    """For :class:`~squall.sim.faults.injector.Faults`, which begin when the first group stands.
+    """For :class:`~squall.sim.faults.injector.FaultInjector`, which begin when the first group stands.
 
     A rank is that of the RPC group, or, of a process that is in none, that of its first process group.
     """
@@ -42,7 +42,7 @@ class NativeHost:
         self._prepared: set[tuple[NativeWorker, int]] = set()
         self._begun = False
         possible = supported(plan)
-        self.faults = Faults(possible, cluster.network, self) if len(possible) else None
+        self.faults = FaultInjector(possible, cluster.network, self) if len(possible) else None
         if plan.begin == "launch":
             self.begin()
 

@@ -42,7 +42,7 @@ _engine: Any = torch.autograd.Variable._execution_engine
 Gradients = Callable[[Tensor], Tensor | None]
 
 
-class Part(NamedTuple):
+class ParameterPart(NamedTuple):
     """Of one parameter on one rank: ``own`` is what it would have without any other rank, ``got`` what it has, None
     if it has no gradient. A rank that has a part of it has the elements from number ``begin`` on."""
 
@@ -163,7 +163,7 @@ class _LocalGradients:
                     gradient = has(parameter)
                     got = None if gradient is None else _sample(gradient, parameter)
                     own = before + about.come.get(name, 0)
-                    parts[name] = Part(parameter.dtype, own, got)
+                    parts[name] = ParameterPart(parameter.dtype, own, got)
         hook = _hook(module)
         rank = self._ranks.index(torch.distributed.get_rank())
         told = about.place, self._count, hook, parts

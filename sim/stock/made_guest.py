@@ -1,4 +1,4 @@
-"""Inside a process of a script on the engine ``torch``: what it makes and is to end itself (sim/scripts/made.py)."""
+"""Inside a process of a script on the engine ``torch``: what it makes and is to end itself (sim/scripts/unended.py)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch.distributed.rpc
 import torch.futures
 
 from squall.model.events.kept import Kept, Thing
-from squall.sim.scripts.made import Made, References, over
+from squall.sim.scripts.unended import Made, References, over
 from squall.sim.stock.after_import import after_import
 from squall.sim.world.holders import Root, containers, of_frames, of_module
 from squall.sim.world.places import is_library

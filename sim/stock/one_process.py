@@ -15,7 +15,7 @@ import torch
 from squall.sim.scripts.reference import Comparisons
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.gathered import Gradient, compared
-from squall.sim.stock.local_gradients import Part
+from squall.sim.stock.local_gradients import ParameterPart
 from squall.sim.stock.rounds import Rounds
 from squall.sim.stock.worker import NativeWorker
 
@@ -23,7 +23,7 @@ from squall.sim.stock.worker import NativeWorker
 _MEANS = ("", "allreduce_hook", "reduce_scatter_hook")
 
 #: the line, the how manieth pass it is, what is done instead of a mean, and by parameter
-Told = tuple[str, int, str, dict[str, Part]]
+Told = tuple[str, int, str, dict[str, ParameterPart]]
 
 
 class OneProcess:
@@ -72,7 +72,7 @@ class OneProcess:
             self.comparisons.leave_out(f"{where}: {', '.join(hooks)} may round them")
 
 
-def _gradients(where: str, parts: list[dict[str, Part]]) -> Iterator[Gradient]:
+def _gradients(where: str, parts: list[dict[str, ParameterPart]]) -> Iterator[Gradient]:
     """Those of all ranks, beside the mean of what each has alone."""
     for name in dict.fromkeys(name for each in parts for name in each):
         # A rank that has not used a parameter has nothing of it.

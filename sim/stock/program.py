@@ -1,7 +1,7 @@
 """Runs a program on PyTorch's compiled engine, on the simulated network.
 
-with Zygote(PROGRAMS) as zygote:
-    run = run_native(program, zygote, seed=7, latency="lognormal:0.001:0.5")
+with ForkServer(PROGRAMS) as fork server:
+    run = run_native(program, fork server, seed=7, latency="lognormal:0.001:0.5")
     assert not differences(program, interpret(program), run.got)
 """
 
@@ -20,9 +20,9 @@ from squall.model.program.program import Program
 from squall.real.tracing import TABLES_COUNTED
 from squall.sim.faults.plan import NO_FAULTS, Plan
 from squall.sim.stock.cluster import NativeCluster
+from squall.sim.stock.fork_server import ForkServer
 from squall.sim.stock.plan import left_out
 from squall.sim.stock.worker import NativeWorker
-from squall.sim.stock.zygote import Zygote
 from squall.sim.world.virtual_time import Livelock
 
 _ENTRY = "squall.sim.stock.guest:main"
@@ -180,7 +180,7 @@ class _Play:
 
 def run_native(
     program: Program,
-    zygote: Zygote,
+    fork_server: ForkServer,
     *,
     plan: Plan = NO_FAULTS,
     shut_down_early: bool = False,
@@ -191,7 +191,7 @@ def run_native(
     A hang is told in :attr:`Run.waits`; what a worker process died of in :attr:`Run.deaths`;
     and an error that no program can cause in :attr:`Run.crash`.
     """
-    cluster = NativeCluster(program.workers, zygote, _ENTRY, plan=plan, **options)
+    cluster = NativeCluster(program.workers, fork_server, _ENTRY, plan=plan, **options)
     run = Run(cluster.trace.records, program=program, engine="torch", cluster=cluster)
     run.left_out = [
         *left_out(plan),

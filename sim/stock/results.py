@@ -16,7 +16,7 @@ from squall.sim.scripts.findings import Findings
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.digests import Elements
 from squall.sim.stock.groups import NativeGroups
-from squall.sim.stock.results_guest import Told
+from squall.sim.stock.results_guest import MemberReport
 from squall.sim.stock.worker import NativeWorker
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -47,7 +47,7 @@ class Results:
         self._groups = groups
         self._findings = findings
         #: by group and number, until all members of it have told
-        self._told: dict[tuple[int, int], dict[int, Told]] = {}
+        self._told: dict[tuple[int, int], dict[int, MemberReport]] = {}
         #: how many collectives have been compared with their definition
         self.compared = 0
         cluster.answers["group over"] = self._hear
@@ -82,7 +82,7 @@ class Results:
             self._findings.note("wrong result", f"{what}: {wrong}{why}")
 
 
-def first_wrong(kind: str, told: dict[int, Told], ranks: Sequence[int]) -> str:
+def first_wrong(kind: str, told: dict[int, MemberReport], ranks: Sequence[int]) -> str:
     """Where a collective of which all members, who have these ``ranks``, have ``told`` came to something else; "" if
     nowhere, or if the definition does not say."""
     told = dict(sorted(told.items()))
@@ -113,7 +113,7 @@ def _array(elements: Elements) -> Any:
 _Expected = tuple[Any, Any]
 
 
-def _defined(kind: str, rank: int, told: dict[int, Told]) -> list[_Expected] | None:
+def _defined(kind: str, rank: int, told: dict[int, MemberReport]) -> list[_Expected] | None:
     given = {member: list(map(_array, each.given)) for member, each in told.items()}
     about = told[rank].agreed
     root = int(about.get("root", -1))

@@ -21,7 +21,7 @@ _SAMPLE = 4_096
 _IN_PLACE = ("all_reduce", "reduce", "broadcast", "send")
 
 
-class Told(NamedTuple):
+class MemberReport(NamedTuple):
     """By one member: what its call was about (:attr:`Operation.agreed` of sim/scripts/collectives.py), the smallest relative
     difference of its numbers (0: they are exact), what it gave and what it got, in parts; ``least``: the
     smallest number that it has, near which differences are no smaller; ``in_one_piece``: whether each tensor lies so."""
@@ -121,7 +121,7 @@ def _units(what: str, args: tuple[Any, ...], size: int) -> tuple[list[Tensor], l
 
 @functools.cache
 def _precision(dtype: torch.dtype) -> tuple[float, float]:
-    """``Told.precision`` and ``Told.least``; numbers that are exact have neither."""
+    """``MemberReport.precision`` and ``MemberReport.least``; numbers that are exact have neither."""
     if not (dtype.is_floating_point or dtype.is_complex):
         return 0.0, 0.0
     about = torch.finfo(dtype)

@@ -35,6 +35,7 @@ from squall.sim.scripts.repeated import leave_out_repeated
 from squall.sim.scripts.rounds import marshalled
 from squall.sim.stock.children import Children
 from squall.sim.stock.cluster import NativeCluster
+from squall.sim.stock.fork_server import ForkServer
 from squall.sim.stock.gradients import PassLog, summarise
 from squall.sim.stock.groups import NativeGroups
 from squall.sim.stock.joining import Joining
@@ -48,8 +49,7 @@ from squall.sim.stock.shared import for_script
 from squall.sim.stock.stacks_from_outside import stack_from_outside
 from squall.sim.stock.stores import Stores
 from squall.sim.stock.worker import NativeWorker
-from squall.sim.stock.zygote import Zygote
-from squall.sim.world import spinning
+from squall.sim.world import busy_loop
 from squall.sim.world.algorithms import Choice, parse_algorithms
 from squall.sim.world.compute import hint_for_names
 from squall.sim.world.garbage import deterministic_garbage
@@ -166,7 +166,7 @@ class ScriptProcesses:
         worker = self.cluster.add(self.entry, -1)
         worker.name = f"process {number}"
         worker.what = f"{worker.name} of {os.path.basename(line.path)}"
-        worker.computing_s = spinning.limit_s()
+        worker.computing_s = busy_loop.limit_s()
         self._lines[worker] = line
         path = os.path.abspath(line.path)
         if call is None and program is None:
@@ -382,11 +382,11 @@ def run_script(
     *,
     stdout: TextIO | None = None,
     stderr: TextIO | None = None,
-    zygote: Zygote | None = None,
+    fork_server: ForkServer | None = None,
 ) -> Run:
     """Run a script to its end. What the processes print goes to ``stdout`` and ``stderr``.
 
-    ``zygote``: one with what :func:`for_script` says, if there is one already.
+    ``fork_server``: one with what :func:`for_script` says, if there is one already.
 
     Raises :class:`squall.real.native.build.Unavailable`, RankError for faults of workers that the
     group turns out not to have, and ValueError for a program.
@@ -399,10 +399,12 @@ def run_script(
     run = Run(script=script.path, engine="torch", faulty=plan.goes_wrong, left_out=left_out(plan))
     with (
         deterministic_garbage(),
-        Zygote(for_script(script)) if zygote is None else nullcontext(zygote) as zygote,
+        ForkServer(for_script(script))
+        if fork_server is None
+        else nullcontext(fork_server) as fork_server,
         NativeCluster(
             0,
-            zygote,
+            fork_server,
             _ENTRY,
             seed=scenario.seed,
             latency=scenario.world.latency,
@@ -498,7 +500,7 @@ def _is_child(role: dict[str, Any]) -> bool:
 
 def _spun(cluster: NativeCluster, worker: NativeWorker) -> ProcessError:
     rank = worker.rank if worker.rank >= 0 else None
-    text, polling = spinning.computed(worker.computing_s or 0.0), worker.polling
+    text, polling = busy_loop.computed(worker.computing_s or 0.0), worker.polling
     if polling is not None:
         why = ["nothing else has happened that could change it", *cluster.waits(besides=worker)]
         text = "; ".join([f"{text}: {polling}", *why])

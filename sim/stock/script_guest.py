@@ -35,7 +35,7 @@ from squall.real.native import turns, waits
 from squall.real.native.here import FIRST_LANE, Here, debug_info
 from squall.real.own_files import OWN_FILES
 from squall.real.rpc.rendezvous import store_key
-from squall.sim.scripts import dates, event_loop, file_locks, generators, outside, returned
+from squall.sim.scripts import dates, event_loop, file_locks, generators, returned, started_programs
 from squall.sim.scripts.compat.errors import (
     Uncaught,
     call_hook,
@@ -73,8 +73,8 @@ from squall.sim.stock import (
 from squall.sim.stock.after_import import after_import
 from squall.sim.stock.packed import Packed
 from squall.sim.stock.store_guest import FileStore, PrefixStore, SharedStore, TCPStore, meet
-from squall.sim.world.started import STARTED
-from squall.sim.world.started import started as where_started
+from squall.sim.world.thread_origins import STARTED
+from squall.sim.world.thread_origins import started as where_started
 
 #: how far the clock goes on at each reading, in seconds
 _READING_S = 1e-6
@@ -236,11 +236,11 @@ class ScriptGuest:
         vars(fcntl).update(file_locks.functions(fcntl, self.signals.sleep))
         script_rounds.install(here)
         dates.install(lambda: EPOCH_S + clock.read())
-        vars(os).update(outside.functions_of_os(), _exit=self._leave)
+        vars(os).update(started_programs.functions_of_os(), _exit=self._leave)
         # What it starts has been looked at before; Python 3.13 would start more by os.posix_spawn.
         _subprocess._USE_POSIX_SPAWN = False
         # A class that others have derived from, and functions that call it by its name.
-        _subprocess.Popen.__init__ = outside.guarded(
+        _subprocess.Popen.__init__ = started_programs.guarded(
             _subprocess.Popen.__init__, "subprocess.Popen", 1
         )
         event_loop.install(asyncio, threading, clock.read)

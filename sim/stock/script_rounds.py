@@ -17,7 +17,7 @@ from typing import Any
 from squall.real.native.here import Here
 from squall.sim.scripts.installed import SHARED
 from squall.sim.scripts.rounds import AGAIN, ASKED, NAME, ROUNDS, Polling, code_of
-from squall.sim.world.looks import Looks
+from squall.sim.world.polling_tasks import Looks
 
 #: packages whose loops do not wait for anything that is simulated
 _NOT_COUNTED = sys.stdlib_module_names | SHARED.keys()

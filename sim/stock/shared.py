@@ -8,8 +8,8 @@ import os
 from typing import TYPE_CHECKING
 
 from squall.sim.stock.changes import CALLED
+from squall.sim.stock.fork_server import ForkServer
 from squall.sim.stock.patience import processor_s
-from squall.sim.stock.zygote import Zygote
 from squall.sim.trainings.training import training_in
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ _FREE = ("SQUALL_", "PYTEST_CURRENT_TEST")
 #: what the others are copies of has imported nothing else
 _TORCH_ALONE: tuple[str, ...] = ()
 #: by the modules that it has imported
-_shared: dict[tuple[str, ...], Zygote] = {}
+_shared: dict[tuple[str, ...], ForkServer] = {}
 #: by the same, and what is changed now
-_changed: dict[tuple[str, ...], Zygote] = {}
+_changed: dict[tuple[str, ...], ForkServer] = {}
 # A copy of this process starts its own: of these the links are this one's.
 os.register_at_fork(after_in_child=_shared.clear)
 os.register_at_fork(after_in_child=_changed.clear)
@@ -56,7 +56,7 @@ def for_script(script: Script) -> tuple[str, ...]:
     return (*modules, *(name for name in _AHEAD if name in text), _ASKED)
 
 
-def shared_zygote(modules: tuple[str, ...]) -> Zygote:
+def shared_fork_server(modules: tuple[str, ...]) -> ForkServer:
     """The process with these modules that this one copies workers from.
 
     It is started once, and ends with this one; all are started anew if this process has another environment
@@ -64,25 +64,25 @@ def shared_zygote(modules: tuple[str, ...]) -> Zygote:
     with the changes. Raises
     :class:`squall.real.native.build.Unavailable`.
     """
-    zygote = begun_zygote(modules)
+    fork_server = begun_fork_server(modules)
     try:
-        zygote.ready()
+        fork_server.ready()
     except BaseException:
-        close_zygotes()
+        close_fork_servers()
         raise
-    return zygote
+    return fork_server
 
 
-def begun_zygote(modules: tuple[str, ...]) -> Zygote:
+def begun_fork_server(modules: tuple[str, ...]) -> ForkServer:
     """The same process, which may be importing still: it does so while the caller does something else."""
     environment = {name: it for name, it in os.environ.items() if not name.startswith(_FREE)}
     if environment != _environment:
-        close_zygotes()
+        close_fork_servers()
         _environment.clear()
         _environment.update(environment)
     if not _shared:
-        atexit.register(close_zygotes)
-        _shared[_TORCH_ALONE] = Zygote(_TORCH_ALONE, wait=False)
+        atexit.register(close_fork_servers)
+        _shared[_TORCH_ALONE] = ForkServer(_TORCH_ALONE, wait=False)
     if not CALLED:
         return _begun(modules)
     # A rehearsal is of the code without the changes.
@@ -90,17 +90,17 @@ def begun_zygote(modules: tuple[str, ...]) -> Zygote:
     changed = (*plain, *CALLED)
     if changed not in _changed:
         _close_changed()
-        _changed[changed] = Zygote(CALLED, of=_begun(plain), wait=False)
+        _changed[changed] = ForkServer(CALLED, of=_begun(plain), wait=False)
     return _changed[changed]
 
 
-def _begun(modules: tuple[str, ...]) -> Zygote:
+def _begun(modules: tuple[str, ...]) -> ForkServer:
     if modules not in _shared:
         *most, last = modules
         if _ASKED in most:  # the last is something that the copy of another does besides
-            _shared[modules] = Zygote([last], of=_begun(tuple(most)), wait=False)
+            _shared[modules] = ForkServer([last], of=_begun(tuple(most)), wait=False)
         else:
-            _shared[modules] = Zygote(modules, of=_shared[_TORCH_ALONE], wait=False)
+            _shared[modules] = ForkServer(modules, of=_shared[_TORCH_ALONE], wait=False)
     return _shared[modules]
 
 
@@ -109,7 +109,7 @@ def computed_s() -> float:
     return sum(processor_s(each.pid) for each in (*_shared.values(), *_changed.values()))
 
 
-def close_zygotes() -> None:
+def close_fork_servers() -> None:
     """End them, if there are any, copies first."""
     _close_changed()
     while _shared:

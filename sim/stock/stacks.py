@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from squall.sim.world.places import function_of
 from squall.sim.world.stack_reading import Reading, Thread, reads, threads_of
-from squall.sim.world.started import STARTED
+from squall.sim.world.thread_origins import STARTED
 
 
 class Standing(NamedTuple):

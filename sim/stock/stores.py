@@ -13,7 +13,7 @@ from torch.distributed import DistStoreError, QueueEmptyError
 from squall.sim.scripts.waits import Waits
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.worker import NativeWorker
-from squall.sim.world.places import Place
+from squall.sim.world.places import CodePlace
 from squall.sim.world.watch import How, KeyUsed, current
 
 _FIRST_FREE_PORT = 20001
@@ -26,7 +26,7 @@ class _Asked(NamedTuple):
     question: int
     store: str
     method: str
-    place: Place
+    place: CodePlace
 
 
 class Stores:
@@ -50,7 +50,7 @@ class Stores:
         worker: NativeWorker,
         question: int,
         store: str,
-        caller: tuple[str, Place],
+        caller: tuple[str, CodePlace],
         *words: Any,
     ) -> None:
         does(_Asked(worker, question, store, *caller), *words)

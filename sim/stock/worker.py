@@ -11,9 +11,9 @@ from squall.real import tracing
 from squall.real.rpc.called import function_in
 from squall.sim.scripts.rounds import Polling
 from squall.sim.stock import message as wire
+from squall.sim.stock.fork_server import ForkServer, Process
 from squall.sim.stock.message import Batch
 from squall.sim.stock.patience import ComputingError, wait_readable
-from squall.sim.stock.zygote import Process, Zygote
 from squall.sim.world.primitives import SimTimer
 
 _SIZE = struct.Struct("<I")
@@ -45,7 +45,7 @@ class Call:
 class NativeWorker:
     """A worker process: it is given one command at a time and answers each with a batch."""
 
-    def __init__(self, rank: int, zygote: Zygote, process: Process) -> None:
+    def __init__(self, rank: int, fork_server: ForkServer, process: Process) -> None:
         #: as a trace knows it; -1 until it has an agent, or is in a process group
         self.id = -1
         self.rank = rank
@@ -54,7 +54,7 @@ class NativeWorker:
         self.what = self.name
         self.tracer: tracing.Tracer = tracing.NULL_TRACER
         self.process = process
-        self._zygote = zygote
+        self._fork_server = fork_server
         self.alive = True
         #: which process of its rank this is, and the agent that it has not in this process
         self.incarnation = 0
@@ -150,15 +150,15 @@ class NativeWorker:
 
     def death(self, time_s: float) -> Death:
         """What it died of."""
-        code = self._zygote.reap(self.process)
+        code = self._fork_server.reap(self.process)
         return Death(self.rank, code, self.process.stderr(), time_s, self.what)
 
     def kill(self) -> None:
         """End it, at once."""
         self.alive = False
-        self._zygote.kill(self.process)
+        self._fork_server.kill(self.process)
 
     def close(self) -> None:
         self.alive = False
-        self._zygote.discard(self.process)
+        self._fork_server.discard(self.process)
         self.process.close()

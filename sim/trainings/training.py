@@ -13,8 +13,8 @@ from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from squall.model.program.made import Checked, check_fields
 from squall.model.program.strict_json import MadeError
+from squall.model.program.validated import Checked, check_fields
 
 Layer = Literal[
     "linear", "wide", "norm", "buffer", "again", "frozen", "unused", "sometimes", "float32"

@@ -22,7 +22,7 @@ _CHUNK_BYTES, _CHUNKS = 1 << 18, 64
 _CHUNKS_ON_THE_WAY = 4
 
 
-class Step(NamedTuple):
+class Transfer(NamedTuple):
     """``src`` sends ``dst`` these blocks."""
 
     src: int
@@ -34,7 +34,7 @@ class Steps(NamedTuple):
     """Of a collective; ``blocks``: how many there are in all; ``on_the_way``: how many steps from one member to another
     may be at the same time."""
 
-    steps: Sequence[Step]
+    steps: Sequence[Transfer]
     blocks: int
     on_the_way: int = 1
 
@@ -64,11 +64,13 @@ class Asked(NamedTuple):
     size_bytes: float = 0.0
 
 
-def _ring(asked: Asked, first: int, rounds: int) -> list[Step]:
+def _ring(asked: Asked, first: int, rounds: int) -> list[Transfer]:
     """Blocks go round; in the first round member m sends block m + ``first`` to the next one."""
     p = asked.size
     return [
-        Step(m, (m + 1) % p, ((m + first - turn) % p,)) for turn in range(rounds) for m in range(p)
+        Transfer(m, (m + 1) % p, ((m + first - turn) % p,))
+        for turn in range(rounds)
+        for m in range(p)
     ]
 
 
@@ -91,7 +93,7 @@ def ring_reduce(asked: Asked) -> Steps:
     """As reduce_scatter, then each member sends its block to the root."""
     scattered, p = ring_reduce_scatter(asked), asked.size
     return Steps(
-        [*scattered.steps, *(Step(m, asked.root, (m,)) for m in range(p) if m != asked.root)], p
+        [*scattered.steps, *(Transfer(m, asked.root, (m,)) for m in range(p) if m != asked.root)], p
     )
 
 
@@ -100,14 +102,16 @@ def tree_broadcast(asked: Asked) -> Steps:
     p, root, steps, distance = asked.size, asked.root, [], 1
     while distance < p:
         for m in range(min(distance, p - distance)):
-            steps.append(Step((m + root) % p, (m + distance + root) % p, (0,)))
+            steps.append(Transfer((m + root) % p, (m + distance + root) % p, (0,)))
         distance *= 2
     return Steps(steps, 1)
 
 
 def tree_reduce(asked: Asked) -> Steps:
     """ceil(log2 p) (a + n/b): the tree of a broadcast the other way."""
-    back = [Step(dst, src, blocks) for src, dst, blocks in reversed(tree_broadcast(asked).steps)]
+    back = [
+        Transfer(dst, src, blocks) for src, dst, blocks in reversed(tree_broadcast(asked).steps)
+    ]
     return Steps(back, 1)
 
 
@@ -141,7 +145,7 @@ def tree_all_reduce(asked: Asked) -> Steps:
     down = [(_parent(m, p), m) for each in levels[1:] for m in each]
     up = [(m, parent) for parent, m in reversed(down)]
     steps = [
-        Step(member(tree, src), member(tree, dst), (chunk * 2 + tree,))
+        Transfer(member(tree, src), member(tree, dst), (chunk * 2 + tree,))
         for edges in (up, down)
         for chunk in range(chunks)
         for src, dst in edges
@@ -158,30 +162,31 @@ def halving_doubling_all_reduce(asked: Asked) -> Steps:
     while within * 2 <= p:
         within *= 2
     whole = tuple(range(within))
-    more = [Step(m, m - within, whole) for m in range(within, p)]
-    halving, distance = list[Step](), within // 2
+    more = [Transfer(m, m - within, whole) for m in range(within, p)]
+    halving, distance = list[Transfer](), within // 2
     while distance:
         for m in range(within):
             # What the other one goes on with: blocks that have its bits above, and at, this distance.
             other, mask = m ^ distance, ~(distance - 1)
             kept = tuple(block for block in whole if block & mask == other & mask)
-            halving.append(Step(m, other, kept))
+            halving.append(Transfer(m, other, kept))
         distance //= 2
     doubling = []
     for src, dst, blocks in reversed(halving):
-        doubling.append(Step(dst, src, blocks))
-    back = [Step(dst, src, blocks) for src, dst, blocks in more]
+        doubling.append(Transfer(dst, src, blocks))
+    back = [Transfer(dst, src, blocks) for src, dst, blocks in more]
     return Steps([*more, *halving, *doubling, *back], within)
 
 
 def dissemination_barrier(asked: Asked) -> Steps:
     """ceil(log2 p) a: in each round everybody tells the member at a distance that doubles."""
     # Blocks are members of whom is heard, each once: a step waits for what its sender has to have heard.
-    p, steps, distance = asked.size, list[Step](), 1
+    p, steps, distance = asked.size, list[Transfer](), 1
     while distance < p:
         heard = range(min(distance, p - distance))
         steps += [
-            Step(m, (m + distance) % p, tuple((m - back) % p for back in heard)) for m in range(p)
+            Transfer(m, (m + distance) % p, tuple((m - back) % p for back in heard))
+            for m in range(p)
         ]
         distance *= 2
     return Steps(steps, p)
@@ -190,19 +195,21 @@ def dissemination_barrier(asked: Asked) -> Steps:
 def pairwise_all_to_all(asked: Asked) -> Steps:
     """a + (p - 1) n/b, of n bytes for each member: in round i everybody sends to the member i further on."""
     p = asked.size
-    steps = [Step(m, (m + i) % p, (m * p + (m + i) % p,)) for i in range(1, p) for m in range(p)]
+    steps = [
+        Transfer(m, (m + i) % p, (m * p + (m + i) % p,)) for i in range(1, p) for m in range(p)
+    ]
     return Steps(steps, p * p)
 
 
 def direct_gather(asked: Asked) -> Steps:
     """a + (p - 1) n/b: everybody sends to the root at once, which takes one after the other."""
     others = [m for m in range(asked.size) if m != asked.root]
-    return Steps([Step(m, asked.root, (m,)) for m in others], asked.size)
+    return Steps([Transfer(m, asked.root, (m,)) for m in others], asked.size)
 
 
 def direct_scatter(asked: Asked) -> Steps:
     """a + (p - 1) n/b: the root sends to one after the other."""
-    back = [Step(dst, src, blocks) for src, dst, blocks in direct_gather(asked).steps]
+    back = [Transfer(dst, src, blocks) for src, dst, blocks in direct_gather(asked).steps]
     return Steps(back, asked.size)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from squall.model.events.names import type_named
-from squall.sim.world.choosing import Chooser, Dependence, Entry, Footprint, Grain
+from squall.sim.world.controlled_time import Chooser, Dependence, Entry, Footprint, Grain
 from squall.sim.world.delivery import Delivery
 from squall.sim.world.primitives import SimTask
 

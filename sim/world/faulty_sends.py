@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from squall.real.rpc.errors import RpcErrorKind, make_rpc_error
 from squall.real.rpc.message import Message
 from squall.real.rpc.message_type import MessageType
-from squall.sim.world.rules import Delay, Fail, Verdict
+from squall.sim.world.rules import Delay, Fail, Ruling
 
 
 class FaultySends:
@@ -32,7 +32,7 @@ class FaultySends:
         self._delays = {_type(name): Delay(seconds) for name, seconds in messages_to_delay.items()}
         self._failed: dict[bytes, int] = {}
 
-    def __call__(self, message: Message) -> Verdict | None:
+    def __call__(self, message: Message) -> Ruling | None:
         if message.src != self.worker_id:
             return None
         if message.type in self._to_fail:

@@ -2,7 +2,7 @@
 
 Found by a walk over the worker's objects and not from a list of tables: a table that is new is
 looked at because it is there. What may hold something even then stands in
-:mod:`squall.model.events.quiet`, each with its reason.
+:mod:`squall.model.events.idle_state`, each with its reason.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from squall.model.events.quiet import AFTER_A_PASS, COUNTED, KEPT, REMEMBERED
-from squall.real.rpc.transport import World
+from squall.model.events.idle_state import AFTER_A_PASS, COUNTED, KEPT, REMEMBERED
+from squall.real.rpc.transport import Transport
 from squall.real.runtime import Runtime
 from squall.real.tracing import LEFT_BEHIND, STILL_ALIVE, Tracer
 from squall.real.worker import Worker
@@ -27,7 +27,7 @@ from squall.sim.world.trace import TraceWriter
 _CONTAINERS = frozenset({dict, list, set, deque})
 _NUMBERS = frozenset({int, bool})
 #: what belongs to no worker, or leads to all of them
-_ELSEWHERE = (Runtime, World, Tracer)
+_ELSEWHERE = (Runtime, Transport, Tracer)
 _PLAIN = frozenset({int, bool, str, type(None)})
 #: letters of an example
 _EXAMPLE = 120

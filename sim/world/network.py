@@ -15,12 +15,12 @@ from squall.real import tracing
 from squall.real.rpc.message import Message
 from squall.real.rpc.message_type import RESPONSE_FLAG
 from squall.real.rpc.store import Store
-from squall.real.rpc.transport import PeerLost, Receive, World
+from squall.real.rpc.transport import PeerLost, Receive, Transport
 from squall.real.runtime import TaskOwner
 from squall.real.worker import Worker
 from squall.sim.world.delivery import NOBODY, Conditions, Delivery, Fate, Link, Receiver
 from squall.sim.world.frames import checksum, flip
-from squall.sim.world.held import Held
+from squall.sim.world.held_messages import Held
 from squall.sim.world.latency import LatencyModel
 from squall.sim.world.links import Carrier, Links
 from squall.sim.world.rules import (
@@ -33,8 +33,8 @@ from squall.sim.world.rules import (
     Holder,
     Reset,
     Rule,
+    Ruling,
     Select,
-    Verdict,
     Which,
 )
 from squall.sim.world.scheduler import SimRuntime
@@ -43,7 +43,7 @@ from squall.sim.world.scheduler import SimRuntime
 _CLOSE_S = 1e-9
 
 
-class Network(World):
+class Network(Transport):
     """Carries messages between the workers of a simulation.
 
     ``latency`` and ``bandwidth_bytes_per_s``: see :class:`~squall.sim.world.links.Links`; ``links``: what carries
@@ -110,7 +110,7 @@ class Network(World):
             self.remove_rule(rule)
 
     def hold(self, **which: Unpack[Which]) -> Held:
-        """Hold such messages on their way, to be delivered by hand; see :mod:`squall.sim.world.held`.
+        """Hold such messages on their way, to be delivered by hand; see :mod:`squall.sim.world.held_messages`.
 
         As a context manager it lets go at the end.
         """
@@ -160,7 +160,7 @@ class Network(World):
             if home is worker and self._receivers.get(key) is NOBODY:
                 self.detach(*key)
 
-    def _judge(self, store: Store, message: Message) -> Verdict | None:
+    def _judge(self, store: Store, message: Message) -> Ruling | None:
         for rule, group in self._rules:
             if group is None or group is store:
                 verdict = rule(message)
@@ -269,7 +269,7 @@ class Network(World):
 
     def _obey(
         self,
-        verdict: Verdict,
+        verdict: Ruling,
         delivery: Delivery,
         delay_s: float,
         lost: Callable[[], object] | None,
@@ -324,7 +324,7 @@ class Network(World):
                 message.about,
             )
 
-    def _report(self, message: Message, verdict: Verdict) -> None:
+    def _report(self, message: Message, verdict: Ruling) -> None:
         if self.tracer.enabled:
             self.tracer.emit(
                 tracing.FAULT_INJECTED,

@@ -115,7 +115,7 @@ def file_name(path: str) -> str:
     return cell_of(path) or os.path.basename(path)
 
 
-class Place(NamedTuple):
+class CodePlace(NamedTuple):
     """A line of the user's, and the function that it is in."""
 
     file: str
@@ -126,22 +126,22 @@ class Place(NamedTuple):
         return f"{file_name(self.file)}:{self.line}" if self.file else ""
 
 
-NOWHERE = Place("", 0)
+NOWHERE = CodePlace("", 0)
 
 
-def user_place(frame: FrameType | None) -> Place:
+def user_place(frame: FrameType | None) -> CodePlace:
     """The user's line that a stack goes through last."""
     found = user_frame(frame)
     if found is None:
         return NOWHERE
-    return Place(found.f_code.co_filename, found.f_lineno, found.f_code.co_name)
+    return CodePlace(found.f_code.co_filename, found.f_lineno, found.f_code.co_name)
 
 
-def user_places(frame: FrameType | None) -> tuple[Place, ...]:
+def user_places(frame: FrameType | None) -> tuple[CodePlace, ...]:
     """The user's lines that a stack goes through, the last one first."""
     found = []
     while (frame := user_frame(frame)) is not None:
-        found.append(Place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
+        found.append(CodePlace(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
         frame = frame.f_back
     return tuple(found)
 
@@ -151,7 +151,7 @@ def place_in(frame: FrameType) -> str:
     return f"{file_name(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
-def called_from(frame: FrameType | None, file: str) -> tuple[str, Place]:
+def called_from(frame: FrameType | None, file: str) -> tuple[str, CodePlace]:
     """The function of one of squall's own files that a line of the user's calls, and that line; nothing where a library
     calls it."""
     function = ""
@@ -159,7 +159,7 @@ def called_from(frame: FrameType | None, file: str) -> tuple[str, Place]:
         function, frame = frame.f_code.co_name, frame.f_back
     if frame is None or user_frame(frame) is not frame:
         return "", NOWHERE
-    return function, Place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+    return function, CodePlace(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
 def user_frame(frame: FrameType | None) -> FrameType | None:

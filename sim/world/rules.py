@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Ruling:
     """What becomes of a message. ``kind`` and ``item`` (of a fault plan), and the number ``nth``
     of the message on its link, are for the trace."""
 
@@ -39,7 +39,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Delay(Verdict):
+class Delay(Ruling):
     """It arrives ``seconds`` of virtual time later than it would have."""
 
     seconds: float
@@ -51,7 +51,7 @@ class Delay(Verdict):
 
 
 @dataclass(frozen=True)
-class Drop(Verdict):
+class Drop(Ruling):
     """It is lost, which its sender does not learn. ``reason`` is for the trace."""
 
     reason: str
@@ -63,7 +63,7 @@ class Drop(Verdict):
 
 
 @dataclass(frozen=True)
-class Fail(Verdict):
+class Fail(Ruling):
     """It is not sent, and its sender is told ``error`` at once."""
 
     error: str
@@ -75,7 +75,7 @@ class Fail(Verdict):
 
 
 @dataclass(frozen=True)
-class Reset(Verdict):
+class Reset(Ruling):
     """It is lost, and the connection of its two workers breaks when ``part`` of the time is over
     that it would have taken: what is under way between them then is lost, too."""
 
@@ -88,7 +88,7 @@ class Reset(Verdict):
 
 
 @dataclass(frozen=True)
-class Duplicate(Verdict):
+class Duplicate(Ruling):
     """It arrives, and copies of it, each so much later than the original."""
 
     after_s: tuple[float, ...]
@@ -100,7 +100,7 @@ class Duplicate(Verdict):
 
 
 class Holder(Protocol):
-    """Whoever holds messages on their way; see :class:`squall.sim.world.held.Held`."""
+    """Whoever holds messages on their way; see :class:`squall.sim.world.held_messages.Held`."""
 
     def add(self, delivery: Delivery, arrives_at_s: float) -> None:
         """Keep a message that would have arrived then."""
@@ -113,7 +113,7 @@ class Holder(Protocol):
 
 
 @dataclass(frozen=True)
-class Hold(Verdict):
+class Hold(Ruling):
     """It waits on its way until whoever holds it lets it go."""
 
     held: Holder
@@ -121,7 +121,7 @@ class Hold(Verdict):
 
 
 @dataclass(frozen=True)
-class Corrupt(Verdict):
+class Corrupt(Ruling):
     """``flips`` of its bytes, drawn from ``stream``, arrive changed."""
 
     flips: int
@@ -133,7 +133,7 @@ class Corrupt(Verdict):
         return self.flips
 
 
-Rule = Callable[["Message"], Verdict | None]
+Rule = Callable[["Message"], Ruling | None]
 #: a type of message or several, each also by its name
 Types = MessageType | str | Iterable[MessageType | str] | None
 
@@ -203,7 +203,7 @@ class Select:
         return self._nth is None or self._count in self._nth
 
 
-def judge(select: Select, verdict: Verdict) -> Rule:
+def judge(select: Select, verdict: Ruling) -> Rule:
     """The rule that gives ``verdict`` on what ``select`` selects."""
     return lambda message: verdict if select(message) else None
 

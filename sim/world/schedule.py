@@ -10,16 +10,16 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from squall.model.program.made import Checked, check_fields
 from squall.model.program.strict_json import MadeError
-from squall.sim.world.choosing import MOST_NAME, Grain
+from squall.model.program.validated import Checked, check_fields
+from squall.sim.world.controlled_time import MOST_NAME, Grain
 
 Order = Literal["fifo", "random", "busy", "pct"]
 #: no run counts so far
 MOST_COUNT = 2**31 - 1
 #: which one of things that are counted from 0, and by how much it is late
 Number = Annotated[int, Field(ge=0, le=MOST_COUNT)]
-#: what a step that was chosen is called (sim/world/choosing.py)
+#: what a step that was chosen is called (sim/world/controlled_time.py)
 Name = Annotated[int, Field(ge=0, le=MOST_NAME)]
 Late = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -44,7 +44,7 @@ class Schedule(Checked):
     number; at the scheduling point of that number the task lets others go first.
 
     With a ``grain`` the order is one that ``squall explore`` has found: in steps of that grain
-    (:class:`squall.sim.world.choosing.Chooser`), of all that could go next that which comes first
+    (:class:`squall.sim.world.controlled_time.Chooser`), of all that could go next that which comes first
     in ``chosen``, a list of names, and what was ready first where none of them is in it. Messages
     take no time but what faults add; ``ordered`` ones keep their order on a connection.
     """

@@ -23,9 +23,9 @@ from greenlet import GreenletExit, getcurrent, greenlet
 from squall.real import tracing
 from squall.real.runtime import NO_CONTEXT, TaskOwner, current_task_variable
 from squall.sim.world import interrupts, local_passes
-from squall.sim.world.looks import REFUSALS, looked, looks_of
 from squall.sim.world.ordering import FifoExcept, PctOrder, RandomOrder, Recorded
 from squall.sim.world.places import frames_of
+from squall.sim.world.polling_tasks import REFUSALS, looked, looks_of
 from squall.sim.world.primitives import Scheduler, SimEvent, SimLock, SimTask, SimTimer
 from squall.sim.world.processes import Clock, Processes
 from squall.sim.world.schedule import FIFO, Order, Schedule

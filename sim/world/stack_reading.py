@@ -18,7 +18,7 @@ from squall.real.native.waits import Waiter
 from squall.real.rpc.called import name_of_call
 from squall.sim.world.expressions import expression_of, held_by, made_at, value_of
 from squall.sim.world.places import WRAPPERS, file_name, frames_of, is_library, place_in, place_of
-from squall.sim.world.started import Started
+from squall.sim.world.thread_origins import Started
 from squall.sim.world.values import variables
 
 

@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 from squall.real.rpc.message_type import RESPONSE_FLAG, MessageType
 from squall.real.tracing import MESSAGE_SENT
 from squall.sim.world.delivery import Delivery
-from squall.sim.world.looks import looks_of
+from squall.sim.world.polling_tasks import looks_of
 from squall.sim.world.primitives import SimTask
 from squall.sim.world.virtual_time import NORMAL, Callbacks, Due, VirtualTime
 from squall.sim.world.watch import Watcher

@@ -20,7 +20,7 @@ from random import Random
 from types import CodeType, FrameType
 from typing import Any, Literal, NamedTuple
 
-from squall.sim.world.places import Place, file_name
+from squall.sim.world.places import CodePlace, file_name
 from squall.sim.world.primitives import Scheduler
 from squall.sim.world.virtual_time import VirtualTime
 
@@ -44,7 +44,7 @@ class KeyUsed(NamedTuple):
     key: str
     how: How
     method: str
-    place: Place
+    place: CodePlace
 
 
 class Watcher:
@@ -119,7 +119,7 @@ class WatchedRecords(list[Any]):
 # -- the same run twice ---------------------------------------------------------------------------
 
 
-class Step(NamedTuple):
+class Observed(NamedTuple):
     """One thing that a run did. ``what`` is an event as plain values, or a draw."""
 
     time_s: float
@@ -144,7 +144,7 @@ class Recorder(Watcher):
 
     def __init__(self, *, depth: int = DEPTH) -> None:
         super().__init__()
-        self.steps: list[Step] = []
+        self.steps: list[Observed] = []
         self.depth = depth
         self._stacks: dict[Stack, Stack] = {}
 
@@ -157,7 +157,7 @@ class Recorder(Watcher):
         self._step(time_s, ("draw", name, value))
 
     def _step(self, time_s: float, what: tuple[Any, ...]) -> None:
-        self.steps.append(Step(time_s, what, self._stack()))
+        self.steps.append(Observed(time_s, what, self._stack()))
 
     def _stack(self) -> Stack:
         """Where the running code is; equal stacks are one object."""
@@ -176,8 +176,8 @@ class Divergence(NamedTuple):
     """The first step at which two runs part; None where a run had ended."""
 
     number: int
-    one: Step | None
-    other: Step | None
+    one: Observed | None
+    other: Observed | None
     #: events before it, which both have
     events: int = 0
 
@@ -217,7 +217,7 @@ class Comparer(Recorder):
     It keeps no steps, and looks at a stack only where the runs part.
     """
 
-    def __init__(self, first: Sequence[Step]) -> None:
+    def __init__(self, first: Sequence[Observed]) -> None:
         super().__init__()
         self._first = first
         self._count = 0
@@ -234,7 +234,7 @@ class Comparer(Recorder):
             self._events += what[0] == "event"
             return
         self._over = True
-        other = Step(time_s, what, self._stack())
+        other = Observed(time_s, what, self._stack())
         self.stop(Diverged(Divergence(number, one, other, self._events)))
 
     def finish(self) -> None:
@@ -244,7 +244,7 @@ class Comparer(Recorder):
             raise Diverged(Divergence(number, self._first[number], None, self._events))
 
 
-def stack_lines(step: Step | None) -> list[str]:
+def stack_lines(step: Observed | None) -> list[str]:
     """Where a step was taken, the outermost frame first, as Python prints stacks."""
     if step is None:
         return []
@@ -260,7 +260,7 @@ def _line(code: CodeType, at: int) -> int:
     return positions[0] or code.co_firstlineno
 
 
-def _said(step: Step | None) -> str:
+def _said(step: Observed | None) -> str:
     if step is None:
         return "ended"
     if not step.stack:
@@ -269,5 +269,5 @@ def _said(step: Step | None) -> str:
     return f"{step} ({file_name(code.co_filename)}:{_line(code, at)} in {code.co_name})"
 
 
-def _side(step: Step | None) -> dict[str, Any] | None:
+def _side(step: Observed | None) -> dict[str, Any] | None:
     return None if step is None else {"step": str(step), "stack": stack_lines(step)}

@@ -3,10 +3,10 @@
 An act waits, fails, calls a worker to do other acts there, makes a reference to what comes of
 them, opens an autograd context in which others multiply, carry and differentiate a tensor, and so
 on. A list of acts is a small program: done by workers it tells lines, and the same list done in
-one process, without any RPC (model/program/acts/alone.py), says which lines those must be.
+one process, without any RPC (model/program/acts/expected.py), says which lines those must be.
 
 A kind of act is a function in a module of ``model/program/acts/kinds/``, written against
-:class:`squall.model.program.acts.at.At`, which both ways of doing it provide:
+:class:`squall.model.program.acts.executor.At`, which both ways of doing it provide:
 
     kind = kinds_of(__name__)
 
@@ -26,7 +26,7 @@ from typing import ClassVar, Literal
 
 from pydantic import ConfigDict
 
-from squall.model.program.made import Checked
+from squall.model.program.validated import Checked
 
 #: how a call is made: ``rpc_sync``, ``rpc_async``, or ``remote`` whose value is fetched
 How = Literal["sync", "async", "remote"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from squall.model.program.acts.act import DEEPEST, MOST_ACTS, Act, depth, every
-from squall.model.program.acts.alone import ActError, told_alone
+from squall.model.program.acts.expected import ActError, told_alone
 from squall.model.program.acts.kind import kinds, unused_fields
 
 #: how long acts may take, in seconds: well below the limit that calls have if none is given

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from squall.model.discovery import modules_in
 from squall.model.program.acts.act import Act, How
-from squall.model.program.acts.at import At
+from squall.model.program.acts.executor import At
 
 #: the values of fields that an act does not say
 _DEFAULTS = {field.name: field.default for field in fields(Act) if field.name != "kind"}
@@ -51,7 +51,7 @@ class Drawing(Protocol):
         callback or a hook or not."""
 
 
-class Draw(Protocol):
+class ActDraw(Protocol):
     """Draws an act of the kind."""
 
     def __call__(self, drawing: Drawing, /) -> Act: ...
@@ -70,7 +70,7 @@ class ActKind:
     name: str
     do: Do
     takes: frozenset[str]
-    draw: Draw
+    draw: ActDraw
     in_context: bool | None
     in_creation: bool
     inner: bool
@@ -89,7 +89,7 @@ def kinds_of(module: str) -> Callable[..., Callable[[Do], Do]]:
     def declare(
         name: str,
         *,
-        draw: Draw,
+        draw: ActDraw,
         takes: Iterable[str] = (),
         in_context: bool | None = None,
         in_creation: bool = False,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from squall.model.program.fitting import fit
+from squall.model.program.broadcasting import fit
 from squall.model.program.kind import ALWAYS, Kind
 from squall.model.program.program import Op
 from squall.model.program.sizes import product_of_two, scaled, sum_of_two

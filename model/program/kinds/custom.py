@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from squall.model.program.fitting import fit
+from squall.model.program.broadcasting import fit
 from squall.model.program.kind import Kind
 from squall.model.program.program import Op
 from squall.model.program.sizes import Size, like, product, product_of_two, scaled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from squall.model.program.fitting import fit, real
+from squall.model.program.broadcasting import fit, real
 from squall.model.program.kind import Kind
 from squall.model.program.sizes import like, same, sum_of_two
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from squall.model.program.broadcasting import real
 from squall.model.program.dtypes import DTYPES
-from squall.model.program.fitting import real
 from squall.model.program.kind import ALWAYS, Kind
 from squall.model.program.program import Op
 from squall.model.program.sizes import Size, same, squashed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from squall.model.program.fitting import total
+from squall.model.program.broadcasting import total
 from squall.model.program.kind import MANY, Kind
 from squall.model.program.sizes import Size
 

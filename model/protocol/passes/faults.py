@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from squall.model.protocol.passes.state import Context, Gradients, Part, Progress, Way
+from squall.model.protocol.passes.state import Context, Gradients, Progress, Way, WorkerPass
 
 
-def fail_part(part: Part) -> None:
+def fail_part(part: WorkerPass) -> None:
     """An error ends a part that runs; of one that is over it is ignored."""
     if part.progress is Progress.RUNNING:
         part.progress = Progress.FAILING

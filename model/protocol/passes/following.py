@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from squall.model.protocol.passes.not_allowed import NotAllowedError
 from squall.model.protocol.passes.number_set import Numbers
-from squall.model.protocol.passes.refusal import NotAllowedError
-from squall.model.protocol.passes.state import Context, Stage
+from squall.model.protocol.passes.state import Context, ContextStage
 from squall.model.protocol.passes.table import RULES, Rules
 
 
@@ -76,7 +76,7 @@ class Followed:
         """What the worker's tables hold, as TABLES_COUNTED has it: contexts, and passes."""
         contexts = passes = 0
         for context in self.contexts.values():
-            contexts += context.stage(worker) is Stage.LIVE
+            contexts += context.stage(worker) is ContextStage.LIVE
             passes += context.running(worker) is not None
         return contexts, passes
 

@@ -20,18 +20,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from squall.model.protocol.passes import carried
-from squall.model.protocol.passes.carried import GRADIENTS, Call, Calls
+from squall.model.protocol.passes import message_correlation
 from squall.model.protocol.passes.following import Followed, shown
-from squall.model.protocol.passes.leads import ROOT, Leads
+from squall.model.protocol.passes.message_correlation import GRADIENTS, Call, Calls
+from squall.model.protocol.passes.not_allowed import NotAllowedError
 from squall.model.protocol.passes.number_set import NONE, Numbers
-from squall.model.protocol.passes.refusal import NotAllowedError
+from squall.model.protocol.passes.reachability import ROOT, Leads
 from squall.model.protocol.passes.state import (
     BY_USER,
     Context,
+    ContextStage,
     Gradients,
     Progress,
-    Stage,
     Way,
 )
 from squall.model.protocol.passes.table import RULES, Rules
@@ -80,7 +80,7 @@ class Replay(Followed):
         for number, pair in enumerate(context.pairs):
             if pair.to == worker and pair.way is Way.UNDER_WAY and not pair.joins:
                 self._step("arrives", context, number)
-                if context.stage(worker) is Stage.LIVE:
+                if context.stage(worker) is ContextStage.LIVE:
                     return
         raise NotAllowedError(f"a message on its way to worker {worker}", shown(context))
 
@@ -122,7 +122,7 @@ class Replay(Followed):
             expected = f"message {message} from worker {pair.at} to worker {pair.to}"
             raise NotAllowedError(expected, f"from worker {sender} to worker {worker}")
         self._step("arrives", context, number)
-        if context.stage(worker) is not Stage.LIVE:
+        if context.stage(worker) is not ContextStage.LIVE:
             raise NotAllowedError(f"context {id} on worker {worker}", shown(context))
 
     # -- passes ---------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class Replay(Followed):
             part.progress = Progress.RUNNING
         self._step("gradients_leave", context, number, pair)
         part.progress = heard
-        self._calls.leaves(task, carried.Gradients(id, number, pair))
+        self._calls.leaves(task, message_correlation.Gradients(id, number, pair))
 
     def gradients_received(
         self, worker: int, task: int, id: int, message: int, first: bool
@@ -276,7 +276,7 @@ class Replay(Followed):
         if sent is None or sent.context in self.lost:
             return
         context = self.contexts[sent.context]
-        if context.stage(worker) is Stage.LIVE and context.pairs[sent.pair].attached:
+        if context.stage(worker) is ContextStage.LIVE and context.pairs[sent.pair].attached:
             self._try("gradients_arrive", context, sent.number, sent.pair)
 
     def handler_ended(
@@ -289,18 +289,18 @@ class Replay(Followed):
             return
         id = self._calls.release_of((src, call))
         if id is not None and (src, call) not in self._taken_up:
-            if id not in self.lost and self.contexts[id].stage(worker) is Stage.LIVE:
+            if id not in self.lost and self.contexts[id].stage(worker) is ContextStage.LIVE:
                 self._due.add((id, worker))
             self._take_up(worker, (src, call), id)
 
-    def _answer(self, worker: int, sent: carried.Gradients, error: str | None) -> None:
+    def _answer(self, worker: int, sent: message_correlation.Gradients, error: str | None) -> None:
         context = self.contexts[sent.context]
         gradients = context.passes[sent.number].gradients
         gone = f"Error on Node {worker}: {_NO_CONTEXT}"  # and not on one that it had asked
-        if error is not None and gone in error and context.stage(worker) is Stage.LIVE:
+        if error is not None and gone in error and context.stage(worker) is ContextStage.LIVE:
             self._release_ahead(worker, sent.context)
         if gradients[sent.pair] is Gradients.TAKEN_UP:
-            if context.stage(worker) is Stage.LIVE and context.pairs[sent.pair].attached:
+            if context.stage(worker) is ContextStage.LIVE and context.pairs[sent.pair].attached:
                 self._step("gradients_join", context, sent.number, sent.pair)
             else:  # that was gone when the task looked for it
                 gradients[sent.pair] = Gradients.UNDER_WAY
@@ -365,7 +365,7 @@ class Replay(Followed):
             self._step("double_cleanup", context, by, worker)
         self._step("cleanup_arrives", context, by, worker)
 
-    def _at(self, task: int, id: int) -> carried.Gradients:
+    def _at(self, task: int, id: int) -> message_correlation.Gradients:
         """The gradients that a task is at."""
         sent = self._calls.gradients_at(task)
         if sent is None or sent.context != id:

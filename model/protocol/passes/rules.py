@@ -26,13 +26,13 @@ from squall.model.protocol.passes.state import (
     BY_USER,
     UNMADE,
     Context,
+    ContextStage,
     Gradients,
     Pair,
-    Part,
     Pass,
     Progress,
-    Stage,
     Way,
+    WorkerPass,
 )
 
 #: which send functions the part of a pass on a worker waits for
@@ -46,7 +46,7 @@ def open_context(context: Context, worker: int) -> bool:
     if context.maker != UNMADE:
         return False
     context.maker = worker
-    context.stages[worker] = Stage.LIVE
+    context.stages[worker] = ContextStage.LIVE
     return True
 
 
@@ -67,7 +67,7 @@ def call_without_tensors(context: Context, at: int, to: int) -> bool:
 
 
 def _send(context: Context, pair: Pair) -> bool:
-    if context.stage(pair.at) is not Stage.LIVE:
+    if context.stage(pair.at) is not ContextStage.LIVE:
         return False
     if not all(context.is_received(n, pair.at) for n in pair.leads):
         return False
@@ -77,7 +77,7 @@ def _send(context: Context, pair: Pair) -> bool:
 
 def begin(context: Context, worker: int, roots: Numbers, counted: Counted | None = None) -> bool:
     """``backward``: only one pass of a context runs on a worker."""
-    if context.stage(worker) is not Stage.LIVE or context.running(worker) is not None:
+    if context.stage(worker) is not ContextStage.LIVE or context.running(worker) is not None:
         return False
     context.passes.append(Pass(worker, roots))
     _begin_part(context, len(context.passes) - 1, worker, BY_USER, counted)
@@ -106,8 +106,8 @@ def arrives(context: Context, number: int) -> bool:
     if pair.way is not Way.UNDER_WAY:
         return False
     pair.way = Way.ARRIVED
-    if context.stage(pair.to) is not Stage.RELEASED:
-        context.stages[pair.to] = Stage.LIVE
+    if context.stage(pair.to) is not ContextStage.RELEASED:
+        context.stages[pair.to] = ContextStage.LIVE
         pair.received = pair.joins
     return True
 
@@ -132,7 +132,7 @@ def gradients_leave(context: Context, number: int, pair: int) -> bool:
     part = each.parts.get(worker)
     if part is None or part.progress is not Progress.RUNNING or pair in each.gradients:
         return False
-    if context.stage(worker) is not Stage.LIVE:
+    if context.stage(worker) is not ContextStage.LIVE:
         return False
     before = context.leading_to(pair) & part.counted
     is_of_roots = part.first == BY_USER and pair in each.roots
@@ -148,7 +148,7 @@ def gradients_arrive(context: Context, number: int, pair: int) -> bool:
     if each.gradients.get(pair) is not Gradients.UNDER_WAY:
         return False
     to = context.pairs[pair]
-    there = context.stage(to.at) is Stage.LIVE and to.attached
+    there = context.stage(to.at) is ContextStage.LIVE and to.attached
     each.gradients[pair] = Gradients.TAKEN_UP if there else Gradients.REFUSED
     return True
 
@@ -188,7 +188,7 @@ def _gradients_begin(
         _overtake(context, running, worker)
     _begin_part(context, number, worker, pair, counted)
     each.gradients[pair] = Gradients.WORKED_ON
-    if context.stage(worker) is not Stage.LIVE:  # it was, when they arrived
+    if context.stage(worker) is not ContextStage.LIVE:  # it was, when they arrived
         _give_up(context, number, worker)
 
 
@@ -286,13 +286,13 @@ def counted_smart(context: Context, number: int, worker: int) -> Numbers:
 def _begin_part(
     context: Context, number: int, worker: int, first: int, counted: Counted | None
 ) -> None:
-    part = Part((counted or counted_fast)(context, number, worker), first)
+    part = WorkerPass((counted or counted_fast)(context, number, worker), first)
     part.fed = NONE if first == BY_USER else Numbers((first,))
     context.passes[number].parts[worker] = part
     context.latest[worker] = number
 
 
-def _recv_functions(context: Context, each: Pass, part: Part) -> Numbers:
+def _recv_functions(context: Context, each: Pass, part: WorkerPass) -> Numbers:
     """The pairs whose recv functions the part runs."""
     recvs = each.roots if part.first == BY_USER else NONE
     for number in part.counted:
@@ -300,7 +300,7 @@ def _recv_functions(context: Context, each: Pass, part: Part) -> Numbers:
     return recvs
 
 
-def _is_run(context: Context, each: Pass, part: Part) -> bool:
+def _is_run(context: Context, each: Pass, part: WorkerPass) -> bool:
     """Whether nothing is left to be run, here; answers may be."""
     return part.fed == part.counted and _recv_functions(context, each, part) <= Numbers(
         each.gradients
@@ -326,8 +326,8 @@ def cleanup_arrives(context: Context, by: int, to: int) -> bool:
         return False
     _less(context, by, to)
     context.told |= {(by, to)}
-    if context.stage(to) is Stage.ABSENT:
-        context.stages[to] = Stage.RELEASED
+    if context.stage(to) is ContextStage.ABSENT:
+        context.stages[to] = ContextStage.RELEASED
     _release(context, to)
     return True
 
@@ -345,9 +345,9 @@ def _less(context: Context, by: int, to: int) -> None:
 
 
 def _release(context: Context, worker: int) -> bool:
-    if context.stage(worker) is not Stage.LIVE:
+    if context.stage(worker) is not ContextStage.LIVE:
         return False
-    context.stages[worker] = Stage.RELEASED
+    context.stages[worker] = ContextStage.RELEASED
     for known in sorted(context.known_to(worker)):
         context.cleanups[worker, known] = 1
     running = context.running(worker)

@@ -25,7 +25,7 @@ UNMADE = -1
 BY_USER = -1
 
 
-class Stage(IntEnum):
+class ContextStage(IntEnum):
     """What a worker has of a context."""
 
     ABSENT = 0
@@ -106,7 +106,7 @@ _fields_of = attrgetter(*(each.name for each in fields(Pair)))
 
 
 @dataclass(slots=True, eq=False)
-class Part:
+class WorkerPass:
     """What one worker does of a pass."""
 
     #: pairs whose send functions it waits for: those that were there when it began
@@ -121,8 +121,8 @@ class Part:
     def runs(self) -> bool:
         return self.progress is Progress.RUNNING or self.progress is Progress.FAILING
 
-    def copy(self) -> Part:
-        return Part(self.counted, self.first, self.fed, self.progress)
+    def copy(self) -> WorkerPass:
+        return WorkerPass(self.counted, self.first, self.fed, self.progress)
 
     def key(self) -> tuple[object, ...]:
         return (self.counted, self.first, self.fed, self.progress)
@@ -137,7 +137,7 @@ class Pass:
     #: pairs with a recv function there that the loss was computed from
     roots: Numbers
     #: by worker, where it has begun
-    parts: dict[int, Part] = field(default_factory=dict)
+    parts: dict[int, WorkerPass] = field(default_factory=dict)
     #: by pair, where they were sent
     gradients: dict[int, Gradients] = field(default_factory=dict)
 
@@ -165,7 +165,7 @@ class Context:
     passes in the order in which they began."""
 
     maker: int = UNMADE
-    stages: dict[int, Stage] = field(default_factory=dict)
+    stages: dict[int, ContextStage] = field(default_factory=dict)
     pairs: list[Pair] = field(default_factory=list)
     passes: list[Pass] = field(default_factory=list)
     #: by worker: the last pass that began there
@@ -178,8 +178,8 @@ class Context:
     _leading: dict[int, Numbers] = field(default_factory=dict, init=False)
     _indexed: int = field(default=0, init=False)
 
-    def stage(self, worker: int) -> Stage:
-        return self.stages.get(worker, Stage.ABSENT)
+    def stage(self, worker: int) -> ContextStage:
+        return self.stages.get(worker, ContextStage.ABSENT)
 
     def known_to(self, worker: int) -> Numbers:
         """The workers that it has sent something to: they have to hear of the release."""

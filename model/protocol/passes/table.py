@@ -33,7 +33,7 @@ from squall.model.protocol.passes.rules import (
 )
 
 
-class Kind(Enum):
+class RuleKind(Enum):
     """Why a step is taken, and whether it is taken in the end."""
 
     #: the program may or may not
@@ -67,13 +67,13 @@ class Shape(Enum):
     CLEANUP = "cleanup"
 
 
-class Rule(NamedTuple):
+class PassRule(NamedTuple):
     apply: Callable[..., bool]
-    kind: Kind
+    kind: RuleKind
     shape: Shape
 
 
-Rules = Mapping[str, Rule]
+Rules = Mapping[str, PassRule]
 
 #: what each fault is about
 _FAULT_SHAPES = {
@@ -89,27 +89,30 @@ _FAULT_SHAPES = {
 }
 #: the protocol, by name
 RULES: Rules = {
-    "open_context": Rule(open_context, Kind.CHOICE, Shape.WORKER),
-    "call": Rule(call, Kind.CHOICE, Shape.SENDING),
-    "reply": Rule(reply, Kind.CHOICE, Shape.SENDING),
-    "call_without_tensors": Rule(call_without_tensors, Kind.CHOICE, Shape.WORKERS),
-    "begin": Rule(begin, Kind.CHOICE, Shape.BEGINNING),
-    "release": Rule(release, Kind.FAIR, Shape.CONTEXT),
-    "release_early": Rule(release_early, Kind.CHOICE, Shape.WORKER),
-    "arrives": Rule(arrives, Kind.FAIR, Shape.PAIR),
-    "call_fails": Rule(call_fails, Kind.FAIR, Shape.PAIR),
-    "gradients_leave": Rule(gradients_leave, Kind.FAIR, Shape.GRADIENTS),
-    "gradients_arrive": Rule(gradients_arrive, Kind.FAIR, Shape.GRADIENTS),
-    "gradients_join": Rule(gradients_join, Kind.FAIR, Shape.GRADIENTS),
-    "answer_arrives": Rule(answer_arrives, Kind.FAIR, Shape.GRADIENTS),
-    "gradients_time_out": Rule(gradients_time_out, Kind.FAIR, Shape.GRADIENTS),
-    "part_ends": Rule(part_ends, Kind.FAIR, Shape.PART),
-    "part_answers": Rule(part_answers, Kind.FAIR, Shape.PART),
-    "part_is_cut_off": Rule(part_is_cut_off, Kind.FAIR, Shape.PART),
-    "part_gives_up": Rule(part_gives_up, Kind.FAIR, Shape.PART),
-    "cleanup_arrives": Rule(cleanup_arrives, Kind.FAIR, Shape.CLEANUP),
-    "repeat_cleanup": Rule(repeat_cleanup, Kind.FAIR, Shape.CLEANUP),
-    **{each.__name__: Rule(each, Kind.FAULT, _FAULT_SHAPES[each.__name__]) for each in FAULTS},
+    "open_context": PassRule(open_context, RuleKind.CHOICE, Shape.WORKER),
+    "call": PassRule(call, RuleKind.CHOICE, Shape.SENDING),
+    "reply": PassRule(reply, RuleKind.CHOICE, Shape.SENDING),
+    "call_without_tensors": PassRule(call_without_tensors, RuleKind.CHOICE, Shape.WORKERS),
+    "begin": PassRule(begin, RuleKind.CHOICE, Shape.BEGINNING),
+    "release": PassRule(release, RuleKind.FAIR, Shape.CONTEXT),
+    "release_early": PassRule(release_early, RuleKind.CHOICE, Shape.WORKER),
+    "arrives": PassRule(arrives, RuleKind.FAIR, Shape.PAIR),
+    "call_fails": PassRule(call_fails, RuleKind.FAIR, Shape.PAIR),
+    "gradients_leave": PassRule(gradients_leave, RuleKind.FAIR, Shape.GRADIENTS),
+    "gradients_arrive": PassRule(gradients_arrive, RuleKind.FAIR, Shape.GRADIENTS),
+    "gradients_join": PassRule(gradients_join, RuleKind.FAIR, Shape.GRADIENTS),
+    "answer_arrives": PassRule(answer_arrives, RuleKind.FAIR, Shape.GRADIENTS),
+    "gradients_time_out": PassRule(gradients_time_out, RuleKind.FAIR, Shape.GRADIENTS),
+    "part_ends": PassRule(part_ends, RuleKind.FAIR, Shape.PART),
+    "part_answers": PassRule(part_answers, RuleKind.FAIR, Shape.PART),
+    "part_is_cut_off": PassRule(part_is_cut_off, RuleKind.FAIR, Shape.PART),
+    "part_gives_up": PassRule(part_gives_up, RuleKind.FAIR, Shape.PART),
+    "cleanup_arrives": PassRule(cleanup_arrives, RuleKind.FAIR, Shape.CLEANUP),
+    "repeat_cleanup": PassRule(repeat_cleanup, RuleKind.FAIR, Shape.CLEANUP),
+    **{
+        each.__name__: PassRule(each, RuleKind.FAULT, _FAULT_SHAPES[each.__name__])
+        for each in FAULTS
+    },
 }
 #: what SMART mode would do
 SMART: Rules = {

@@ -22,7 +22,7 @@ from squall.model.program.program import (
     Trainer,
 )
 from squall.sim.programs.run import run_program
-from squall.sim.search.mutants.families import MUTANTS
+from squall.sim.search.mutants.registry import MUTANTS
 
 
 def two_passes(*, sleep: Sleep | None = None, leaf: LeafSleep | None = None) -> Program:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from squall.model.checks.exceptions import EXCEPTIONS
 from squall.model.checks.faults import ERRORS, RECOVERY, TIMEOUTS
 from squall.model.checks.registry import check
+from squall.model.checks.rref_allowances import EXCEPTIONS
 from squall.model.checks.rrefs import CONTEXTS, RREFS
 from squall.model.events.fault_effects import explained, faults_of, slow_calls
 from squall.model.events.run import Run

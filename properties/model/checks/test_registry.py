@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from squall.model.checks.registry import PROPERTIES, check, named_property
-from squall.model.events.hangs import explain
+from squall.model.events.predicted_hangs import explain
 from squall.model.events.run import ALL_ENGINES, Run, Violation
 from squall.real.autograd import context as context_module
 from squall.real.autograd.container import DistAutogradContainer

@@ -16,7 +16,7 @@ from squall.real.rpc import api as rpc
 from squall.real.worker import current_worker
 from squall.sim.cluster import Cluster
 from squall.sim.faults.plan import Crash, Delay, Plan
-from squall.sim.search.mutants.families import MUTANTS
+from squall.sim.search.mutants.registry import MUTANTS
 
 #: planted bugs that show in :func:`story`, and what is said of each
 SHOWN = {

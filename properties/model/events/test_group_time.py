@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from squall.model.events.group_time import GroupTime, Step
-from squall.properties.sim.scripts.test_moves import FOLDER, play
+from squall.model.events.group_time import GroupTime, StepTime
+from squall.properties.sim.scripts.test_collective_steps import FOLDER, play
 
 F = 0.010
 #: seconds beyond those in which a rank computes: of p ranks whose stages take F forward, F for the gradient of their
@@ -62,7 +62,7 @@ def test_zbv_has_no_bubble_in_a_rank_but_ranks_begin_one_after_the_other() -> No
     assert begins == {rank: pytest.approx(rank * F / 2) for rank in range(ranks)}
 
 
-def seconds(found: GroupTime, step: Step, rank: int) -> Counter[str]:
+def seconds(found: GroupTime, step: StepTime, rank: int) -> Counter[str]:
     """Of a rank, by state, and by state and for whom."""
     counted = Counter[str]()
     for each in found.segments_in(step):

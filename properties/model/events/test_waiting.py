@@ -20,8 +20,8 @@ from squall.sim.cluster import Cluster
 from squall.sim.scenarios.play import play
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import draw
+from squall.sim.world.deadlock import Deadlock
 from squall.sim.world.rules import Drop
-from squall.sim.world.stuck import Deadlock
 
 PINGPONG = """
     import os

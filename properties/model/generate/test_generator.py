@@ -16,7 +16,7 @@ from squall.model.generate.keyed import KeyedChoices
 from squall.model.generate.profiles import Limits
 from squall.model.one_process.flow import forecast
 from squall.model.one_process.interpreter import interpret
-from squall.model.one_process.joint import ACCUMULATE_NAME
+from squall.model.one_process.joint_graph import ACCUMULATE_NAME
 from squall.model.one_process.shape_graph import Graph
 from squall.model.program.compare import to_dense
 from squall.model.program.operations import KINDS, compute, initial_values

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from squall.model.one_process.forked import CannotForkError, FailedInChildError, call_in_child
-from squall.model.one_process.joint import RECV_NAME, walk
+from squall.model.one_process.joint_graph import RECV_NAME, walk
 from squall.model.one_process.reference import JointReference, leaves_of, reference_gradients
 from squall.model.program.compare import add, compare
 

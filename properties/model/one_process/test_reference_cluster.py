@@ -22,7 +22,7 @@ from squall.real.tracing import PASS_ENDED
 from squall.real.worker import current_worker
 from squall.sim.cluster import Cluster
 from squall.sim.world import scheduler
-from squall.sim.world.oracle import attach, joint_reference
+from squall.sim.world.reference_hook import attach, joint_reference
 
 
 def play(

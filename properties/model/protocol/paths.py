@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from squall.model.checks.protocol import tables_differ, takes_end
 from squall.model.events.run import Run, Violation
-from squall.model.events.torn_down import last_of
-from squall.model.protocol.passes.refusal import NotAllowedError
+from squall.model.events.teardown import last_of
+from squall.model.protocol.passes.not_allowed import NotAllowedError
 from squall.properties.model.protocol.replay import READERS, Replay
 from squall.real import tracing
 

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from squall.model.protocol.passes.refusal import NotAllowedError
+from squall.model.protocol.passes.not_allowed import NotAllowedError
 from squall.properties.model.protocol.rules import RULES, Rules
 from squall.properties.model.protocol.state import (
     NOBODY,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from squall.model.protocol.passes.refusal import NotAllowedError
+from squall.model.protocol.passes.not_allowed import NotAllowedError
 from squall.properties.model.protocol.replay import Replay
 from squall.real import tracing
 from squall.real.tracing import EventType

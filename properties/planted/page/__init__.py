@@ -12,8 +12,8 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from squall.sim.search.mutants.families import FAMILIES, FAMILIES_OF_GROUPS, MUTANTS
 from squall.sim.search.mutants.mutant import SCHEDULES
+from squall.sim.search.mutants.registry import FAMILIES, FAMILIES_OF_GROUPS, MUTANTS
 
 _EXPLORED = Path(__file__).with_name("explored.json")
 _TEMPLATES = Environment(

@@ -10,7 +10,7 @@ RANK = 300
 bug = partial(Mutant, groups=True)
 _PIECES = "squall.sim.world.pieces:Connections"
 _GROUPS = "squall.sim.scripts.groups:Groups"
-_GROUP = "squall.sim.scripts.group:Group"
+_GROUP = "squall.sim.scripts.group:ProcessGroup"
 _LEDGER = "squall.sim.scripts.ledger:Ledger"
 _OPERATIONS = "squall.sim.scripts.collectives:Operations"
 _REDUCTIONS = "squall.sim.scripts.reductions"

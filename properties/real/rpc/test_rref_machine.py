@@ -23,14 +23,14 @@ from hypothesis.stateful import (
 )
 
 from squall.model.events.rref import TYPES, Protocol
-from squall.model.events.rref_state import Breach, Stage
+from squall.model.events.rref_state import Breach, UserStage
 from squall.real.rpc import api as rpc
 from squall.real.rpc.message import Message
 from squall.real.rpc.py_rref import RRef
 from squall.sim.cluster import Cluster
-from squall.sim.search.mutants.families import MUTANTS
+from squall.sim.search.mutants.registry import MUTANTS
 from squall.sim.world.garbage import collect
-from squall.sim.world.held import Held
+from squall.sim.world.held_messages import Held
 
 WORKERS = 3
 _RANKS = st.integers(0, WORKERS - 1)
@@ -203,16 +203,16 @@ class References(RuleBasedStateMachine):
             assert context is not None
             owned, used = context.owner_tables, context.user_tables
 
-            def users(stage: Stage, rank: int = rank) -> set[Any]:
+            def users(stage: UserStage, rank: int = rank) -> set[Any]:
                 return {f.id for f in forks if f.worker == rank and f.stage is stage}
 
             assert set(owned.owners) == {v.id for v in values if v.present and v.worker == rank}
             assert set(owned.pending_owners) == {
                 v.id for v in values if v.asked_early and v.worker == rank
             }
-            assert set(used.pending_users) == users(Stage.PENDING)
+            assert set(used.pending_users) == users(UserStage.PENDING)
             confirmed = {id for id, user in used.confirmed_users.items() if user() is not None}
-            assert confirmed == users(Stage.CONFIRMED)
+            assert confirmed == users(UserStage.CONFIRMED)
             assert set(used.pending_children) == {f.id for f in forks if f.pending_child_of == rank}
             known |= {fork for of_one in owned.forks.values() for fork in of_one}
         assert known == {f.id for f in forks if f.known}

@@ -7,9 +7,9 @@ from typing import get_args
 import pytest
 import torch
 
-from squall.model.program.cargo import Layout, Part
+from squall.model.program.cargo import CargoPart, Layout
 from squall.model.program.cargo_values import facts, tensor_of, without_gaps, write
-from squall.model.program.made import plain
+from squall.model.program.validated import plain
 from squall.real.rpc.tensor_copies import copy_tensor, copy_tensors
 
 
@@ -18,7 +18,7 @@ from squall.real.rpc.tensor_copies import copy_tensor, copy_tensors
 def test_a_copy_has_the_layout_of_the_tensor_and_memory_of_its_own(
     layout: Layout, grad: bool
 ) -> None:
-    sent = tensor_of(plain(Part(layout=layout, grad=grad, seed=3)))
+    sent = tensor_of(plain(CargoPart(layout=layout, grad=grad, seed=3)))
     if type(sent) is not torch.Tensor:
         sent = sent.detach()  # a parameter travels as the tensor that it has
     copy = copy_tensor(sent)

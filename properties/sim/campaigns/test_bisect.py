@@ -13,9 +13,9 @@ from squall.sim.cli.main import main as run_command
 from squall.sim.scenarios.failure import expecting
 from squall.sim.scenarios.patch import find_function
 from squall.sim.scenarios.store import Store
-from squall.sim.search.again import again
 from squall.sim.search.draw import draw
-from squall.sim.search.mutants.families import MUTANTS
+from squall.sim.search.mutants.registry import MUTANTS
+from squall.sim.search.replay_with_mutant import again
 
 #: each commit that is tried is compiled anew
 pytestmark = pytest.mark.timeout(1200)
@@ -47,9 +47,9 @@ def history(tmp_path_factory):
     folder = tmp_path_factory.mktemp("history") / "clone"
     subprocess.run(["git", "clone", "--quiet", "--shared", str(ROOT), str(folder)], check=True)
     # what is not committed yet belongs to the first
-    rooms = ("--", "real", "model", "sim")
-    changed = git(ROOT, "diff", "--name-only", "HEAD", *rooms).splitlines()
-    changed += git(ROOT, "ls-files", "--others", "--exclude-standard", *rooms).splitlines()
+    folders = ("--", "real", "model", "sim")
+    changed = git(ROOT, "diff", "--name-only", "HEAD", *folders).splitlines()
+    changed += git(ROOT, "ls-files", "--others", "--exclude-standard", *folders).splitlines()
     for file in filter(lambda file: (ROOT / file).exists(), changed):
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_bytes((ROOT / file).read_bytes())

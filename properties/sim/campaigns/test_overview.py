@@ -13,9 +13,9 @@ from squall.model.coverage.behaviour import SETS
 from squall.properties.sim.campaigns.test_store import PLAN, filled, made_up
 from squall.properties.support.postgresql import Server
 from squall.sim.campaigns.address import Address
-from squall.sim.campaigns.reading import open_store
 from squall.sim.campaigns.status import speed, status_of, workers
 from squall.sim.campaigns.store import CampaignStore, merge
+from squall.sim.campaigns.store_reader import open_store
 from squall.sim.campaigns.tables import CANARY, TRIAGE
 
 #: one fact of each set

@@ -15,8 +15,8 @@ from squall.sim.campaigns.address import Address
 from squall.sim.campaigns.lease import Judged, Row, judged
 from squall.sim.campaigns.parts import Part
 from squall.sim.campaigns.plan import Plan
-from squall.sim.campaigns.reading import Reading
 from squall.sim.campaigns.store import CampaignStore
+from squall.sim.campaigns.store_reader import Reading
 from squall.sim.cli.main import main as run_command
 
 

@@ -27,8 +27,8 @@ from squall.sim.cli.main import main as run_command
 from squall.sim.search.covers import shipped
 from squall.sim.search.draw import Settings
 from squall.sim.search.judge import judge
-from squall.sim.search.mutants.families import MUTANTS
 from squall.sim.search.mutants.mutant import Mutant
+from squall.sim.search.mutants.registry import MUTANTS
 from squall.sim.search.schedules import Rescheduled
 
 #: planted bugs: the scenario of seed 0 shows the first, and under no profile of faults the other

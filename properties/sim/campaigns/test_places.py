@@ -18,7 +18,7 @@ from squall.sim.campaigns.place import Done, Heard, Joined, Left, PlaceError
 from squall.sim.campaigns.plan import Plan, versions
 from squall.sim.campaigns.pool import TRIES, Pool
 from squall.sim.campaigns.store import CampaignStore
-from squall.sim.world.contained import resident_bytes
+from squall.sim.world.sandbox import resident_bytes
 
 
 class Told:

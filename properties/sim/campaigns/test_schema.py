@@ -10,9 +10,9 @@ import pytest
 from squall.properties.sim.campaigns.test_store import PLAN, filled
 from squall.properties.support.postgresql import Server
 from squall.sim.campaigns.address import Address
-from squall.sim.campaigns.opening import VERSION
-from squall.sim.campaigns.reading import open_store
+from squall.sim.campaigns.open_store import VERSION
 from squall.sim.campaigns.store import CampaignStore, CampaignStoreError
+from squall.sim.campaigns.store_reader import open_store
 from squall.sim.campaigns.tables import SCHEMA
 
 

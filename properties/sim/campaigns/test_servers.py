@@ -24,10 +24,10 @@ from squall.sim.campaigns.address import Address
 from squall.sim.campaigns.database import Asked
 from squall.sim.campaigns.parts import Part
 from squall.sim.campaigns.plan import Plan
-from squall.sim.campaigns.reading import open_store
 from squall.sim.campaigns.store import CampaignStore, CampaignStoreError
+from squall.sim.campaigns.store_reader import open_store
 from squall.sim.cli.main import main as run_command
-from squall.sim.world.contained import Contained
+from squall.sim.world.sandbox import Contained
 
 SEEDS = 16
 COMMAND = [sys.executable, "-m", "squall.sim.cli.entry", "campaign", "--seeds", f"0:{SEEDS}"]

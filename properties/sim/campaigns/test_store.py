@@ -13,8 +13,8 @@ from squall.sim.campaigns.address import Address
 from squall.sim.campaigns.lease import Judged, Row, judged
 from squall.sim.campaigns.parts import Part
 from squall.sim.campaigns.plan import MOST, Plan
-from squall.sim.campaigns.reading import open_store
 from squall.sim.campaigns.store import CampaignStore, CampaignStoreError, merge
+from squall.sim.campaigns.store_reader import open_store
 
 #: names that a dictionary orders in another way than their bytes are
 NAMES = ("B", "a", "_", "Z-1", "z1", "é")

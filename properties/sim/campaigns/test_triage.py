@@ -24,9 +24,9 @@ from squall.sim.scenario import Expected
 from squall.sim.scenarios.file import load_scenario
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import draw
-from squall.sim.search.mutants.families import MUTANTS
-from squall.sim.stock.shared import close_zygotes
-from squall.sim.world.contained import Contained
+from squall.sim.search.mutants.registry import MUTANTS
+from squall.sim.stock.shared import close_fork_servers
+from squall.sim.world.sandbox import Contained
 
 #: a planted bug that the scenario of seed 0 shows, as what
 BUG = "call-not-recorded"
@@ -94,13 +94,13 @@ def test_a_failure_that_comes_back_is_a_regression(campaign, monkeypatch):
     (each,) = known().values()
     assert (each.key, each.scenario) == (KEY, failure["file"])
 
-    monkeypatch.setattr("squall.sim.search.proving.code_stamp", lambda: "mended")
+    monkeypatch.setattr("squall.sim.search.verify_fix.code_stamp", lambda: "mended")
     clean = campaign("--store", "2", code=0)
     assert clean["regressions"] == []
     (each,) = known().values()
     assert [version.shows for version in each.versions] == [True, False]
 
-    monkeypatch.setattr("squall.sim.search.proving.code_stamp", lambda: "worse")
+    monkeypatch.setattr("squall.sim.search.verify_fix.code_stamp", lambda: "worse")
     with MUTANTS[BUG].apply():
         again = campaign("--store", "3", "--no-shrink", code=1)
         (failure,) = again["failures"]
@@ -113,9 +113,9 @@ def test_a_failure_that_comes_back_is_a_regression(campaign, monkeypatch):
 def test_what_other_seeds_have_shown_is_looked_for_again(campaign, monkeypatch):
     with MUTANTS[BUG].apply():
         campaign("--store", "1", "--no-shrink", code=1)
-    monkeypatch.setattr("squall.sim.search.proving.code_stamp", lambda: "mended")
+    monkeypatch.setattr("squall.sim.search.verify_fix.code_stamp", lambda: "mended")
     campaign("--store", "2", code=0)
-    monkeypatch.setattr("squall.sim.search.proving.code_stamp", lambda: "worse")
+    monkeypatch.setattr("squall.sim.search.verify_fix.code_stamp", lambda: "worse")
     with MUTANTS[BUG].apply():
         report = campaign("--store", "3", "--seeds", "1:2", "--no-shrink", code=1)
     (back,) = report["regressions"]
@@ -216,7 +216,7 @@ def test_a_difference_between_the_engines_is_made_small(compiled_engine):
     whole = replace(first, expected=Expected(mutant=BUG))
     with MUTANTS[BUG].apply(), campaign_settings():
         found = [(each.what, place) for each, place in differences(first)]
-    close_zygotes()  # copies of this process would share it
+    close_fork_servers()  # copies of this process would share it
     assert found
     key = (DIFFERENCE, *found[0])
     done = triage([Task(key, whole, shrink=True), Task(key, first)], 10.0)

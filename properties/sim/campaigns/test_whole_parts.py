@@ -15,7 +15,7 @@ from squall.sim.campaigns.parts.saved import saved_in
 from squall.sim.campaigns.row import Row
 from squall.sim.campaigns.triage import shown
 from squall.sim.scenarios.file import dump_scenario, load_scenario
-from squall.sim.search.mutants.families import MUTANTS
+from squall.sim.search.mutants.registry import MUTANTS
 
 
 def rows(part: Part, numbers: range | None = None) -> list[Row]:

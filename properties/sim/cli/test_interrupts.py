@@ -20,9 +20,9 @@ from squall.properties.support.paths import ROOT
 from squall.properties.support.waiting import PATIENCE_S, wait_for
 from squall.sim.scenario import Expected
 from squall.sim.scenarios.file import dump_scenario, load_scenario
-from squall.sim.scenarios.store import Place, Store
-from squall.sim.search.again import again
+from squall.sim.scenarios.store import Store, StorePlace
 from squall.sim.search.draw import draw
+from squall.sim.search.replay_with_mutant import again
 
 MUTANT = "release-only-here"
 #: the command, with a bug planted in it and in the processes that share its work; it makes a file
@@ -30,7 +30,7 @@ MUTANT = "release-only-here"
 COMMAND = """
 import os
 from pathlib import Path
-from squall.sim.search.mutants.families import MUTANTS
+from squall.sim.search.mutants.registry import MUTANTS
 from squall.sim.search.shrink import shrinker
 from squall.sim.cli.entry import main
 
@@ -129,7 +129,7 @@ def test_a_campaign_keeps_what_it_found(tmp_path: Path, jobs: str) -> None:
     assert ended.report["corpus"] + ended.report["scenarios"] > 0  # the corpus is played first
     files = printed(tmp_path)
     assert files <= {failure["file"] for failure in ended.report["failures"]}
-    assert files <= {kept.file for kept in Store(Place(tmp_path / "store")).failures()}
+    assert files <= {kept.file for kept in Store(StorePlace(tmp_path / "store")).failures()}
     for file in files:
         assert load_scenario(Path(file)).expected.outcome == "failed"
 

@@ -10,7 +10,7 @@ from squall.properties.support.explored import Tasks
 from squall.sim.explore.execution import How
 from squall.sim.explore.search import explore
 from squall.sim.explore.tree import Explored
-from squall.sim.world.choosing import ChosenTime
+from squall.sim.world.controlled_time import ChosenTime
 from squall.sim.world.scheduler import SimRuntime
 
 TASK = How("task")

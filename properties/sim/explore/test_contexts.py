@@ -11,12 +11,12 @@ import pytest
 from squall.model.program.program import Backward, Input, Leaf, Op, Program, Sleep, Step, Trainer
 from squall.properties.support import explored_contexts as programs
 from squall.sim.explore.execution import How
+from squall.sim.explore.functions import FunctionTarget
 from squall.sim.explore.programs import ProgramSubject
 from squall.sim.explore.search import Explored, explore
-from squall.sim.explore.stories import Story
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.search.mutants.families import MUTANTS
+from squall.sim.search.mutants.registry import MUTANTS
 
 MESSAGE, UNORDERED, TASK = How("message"), How("message", ordered=False), How("task")
 
@@ -31,7 +31,7 @@ def _quiet() -> Iterator[None]:
 
 def explored(workers: int, main: Any, how: How) -> Explored:
     with campaign_settings():
-        found = explore(Story(workers, main, check=programs.nothing_left), how)
+        found = explore(FunctionTarget(workers, main, check=programs.nothing_left), how)
     assert found.exhausted
     assert not found.found
     assert found.pruned == 0

@@ -13,13 +13,13 @@ from squall.sim.explore.counterexample import fewest, single
 from squall.sim.explore.execution import How
 from squall.sim.explore.programs import ProgramSubject
 from squall.sim.explore.search import Budget, explore
-from squall.sim.explore.subject import Ended
+from squall.sim.explore.target import Ended
 from squall.sim.scenario import Expected
 from squall.sim.scenarios.file import dump_scenario, load_scenario
 from squall.sim.scenarios.replay import replay
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.search.again import planted
-from squall.sim.world.choosing import Chooser, Entry
+from squall.sim.search.replay_with_mutant import planted
+from squall.sim.world.controlled_time import Chooser, Entry
 from squall.sim.world.schedule import Schedule
 
 

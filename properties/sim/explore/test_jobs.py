@@ -18,10 +18,10 @@ from squall.sim.explore.counterexample import plain
 from squall.sim.explore.execution import How
 from squall.sim.explore.frontier import read_frontier, write_frontier
 from squall.sim.explore.search import Budget, explore
-from squall.sim.explore.subject import Subject
+from squall.sim.explore.target import Subject
 from squall.sim.explore.tree import Explored
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.search.mutants.families import MUTANTS
+from squall.sim.search.mutants.registry import MUTANTS
 
 WORLDS: dict[str, tuple[Callable[[], Subject], How, tuple[int, int]]] = {
     "a shared reference": (

@@ -15,10 +15,10 @@ from squall.real.rpc import api as rpc
 from squall.real.worker import current_worker
 from squall.sim.cluster import Cluster
 from squall.sim.explore.execution import How
+from squall.sim.explore.functions import FunctionTarget
 from squall.sim.explore.search import Explored, explore
-from squall.sim.explore.stories import Story
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.search.mutants.families import MUTANTS
+from squall.sim.search.mutants.registry import MUTANTS
 
 #: requests that a worker has served, in its own table
 _SERVED = "requests of the chain"
@@ -49,7 +49,7 @@ def joining(first: Callable[[], object] = lambda: None) -> Callable[[], int]:
     return main
 
 
-def chain(calls: int, workers: int = 2) -> Story:
+def chain(calls: int, workers: int = 2) -> FunctionTarget:
     def begin() -> None:
         if calls:
             rpc.rpc_async("worker1", hop, args=(calls - 1, workers))
@@ -60,7 +60,7 @@ def chain(calls: int, workers: int = 2) -> Story:
         return [] if served == right else ["join has returned while calls were under way"]
 
     others = {rank: joining() for rank in range(1, workers)}
-    return Story(workers, {0: joining(begin), **others}, check=check)
+    return FunctionTarget(workers, {0: joining(begin), **others}, check=check)
 
 
 def explored(calls: int, workers: int = 2, **options: Any) -> Explored:
@@ -101,7 +101,7 @@ def test_a_graceful_shutdown_waits_for_what_is_under_way() -> None:
         return [] if times == 1 else [f"the call was served {times} times"]
 
     with campaign_settings():
-        found = explore(Story(2, begin, leave=True, check=check), How("task"))
+        found = explore(FunctionTarget(2, begin, leave=True, check=check), How("task"))
     assert found.exhausted and not found.found
     assert (found.complete, found.pruned) == (408, 0)
 

@@ -13,9 +13,9 @@ import pytest
 from squall.properties.sim.explore.test_sound import story
 from squall.properties.sim.explore.test_worlds import WORLDS
 from squall.properties.support.object_accesses import RecordedWithAccesses, accesses
-from squall.sim.explore.touches import told
+from squall.sim.explore.dependencies import told
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.world.choosing import ChosenTime, Dependence, Grain
+from squall.sim.world.controlled_time import ChosenTime, Dependence, Grain
 
 #: what arrivals share with steps that they are independent of, and why that is of no account
 COMMUTES = {

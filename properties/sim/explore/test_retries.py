@@ -10,8 +10,8 @@ from squall.properties.support import explored as programs
 from squall.properties.support.explored_contexts import nothing_left
 from squall.sim.cluster import Cluster
 from squall.sim.explore.execution import How
+from squall.sim.explore.functions import FunctionTarget
 from squall.sim.explore.search import explore
-from squall.sim.explore.stories import Story
 from squall.sim.faults.plan import Drop, Duplicate, MessageFault, Plan
 from squall.sim.scenarios.settings import campaign_settings
 
@@ -41,7 +41,9 @@ def test_a_control_message_is_lost_or_doubled(
         (Duplicate(**this), doubled),
     ]
     for fault, classes in faults:
-        story = Story(3, programs.shared_reference, check=check, faults=Plan(messages=(fault,)))
+        story = FunctionTarget(
+            3, programs.shared_reference, check=check, faults=Plan(messages=(fault,))
+        )
         with campaign_settings():
             found = explore(story, How("message"))
         assert found.exhausted and not found.found

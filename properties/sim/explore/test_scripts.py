@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from squall.sim.explore.campaign import Part, parts
+from squall.sim.explore.campaign import ExploredPart, parts
 from squall.sim.explore.execution import How
 from squall.sim.explore.scripts import ScriptSubject
 from squall.sim.explore.search import Budget, explore
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.replay import replay
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.scripts.read import read_script
-from squall.sim.world.choosing import NotExplorableError
+from squall.sim.scripts.read_script import read_script
+from squall.sim.world.controlled_time import NotExplorableError
 
 HEAD = """\
     import os
@@ -68,7 +68,7 @@ def script(folder: Path, text: str, workers: int) -> Scenario:
     return Scenario(work=read_script(path, workers=workers))
 
 
-def whole(scenario: Scenario, how: How) -> Part:
+def whole(scenario: Scenario, how: How) -> ExploredPart:
     (part,) = parts(scenario, how, Budget())
     assert part.explored.exhausted
     return part

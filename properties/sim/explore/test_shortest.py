@@ -8,9 +8,9 @@ from squall.sim.explore.shortest import Shortest, Tried
 from squall.sim.explore.worlds import WORLDS
 from squall.sim.scenarios.replay import replay
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.search.again import planted
 from squall.sim.search.mutants.exploring import explorable, explore_mutants
-from squall.sim.search.mutants.families import MUTANTS
+from squall.sim.search.mutants.registry import MUTANTS
+from squall.sim.search.replay_with_mutant import planted
 
 
 def tries(worlds: int, most: int) -> list[Tried]:

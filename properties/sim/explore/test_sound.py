@@ -10,24 +10,24 @@ from squall.model.program.variants import under_faults
 from squall.properties.sim.explore.test_worlds import WORLDS
 from squall.properties.support.explored import Recorded, saved, shuffled
 from squall.sim.explore.counterexample import plain
+from squall.sim.explore.dependencies import told
 from squall.sim.explore.execution import How
 from squall.sim.explore.faults import faults_at, places
+from squall.sim.explore.functions import FunctionTarget
 from squall.sim.explore.programs import ProgramSubject
 from squall.sim.explore.search import explore
-from squall.sim.explore.stories import Story
-from squall.sim.explore.subject import Subject
-from squall.sim.explore.touches import told
+from squall.sim.explore.target import Subject
 from squall.sim.faults.plan import Drop, Plan
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.world.choosing import Dependence, Grain, NotExplorableError
+from squall.sim.world.controlled_time import Dependence, Grain, NotExplorableError
 
 SMALLEST = ("two calls at once", "remote, to_here, drop", "call, backward, release")
 
 
-def story(world: str, *, leave: bool = False) -> Story:
+def story(world: str, *, leave: bool = False) -> FunctionTarget:
     workers, main, _ = WORLDS[world]
-    return Story(workers, main, leave=leave)
+    return FunctionTarget(workers, main, leave=leave)
 
 
 def commutes(subject: Subject, grain: Grain, dependence: Dependence, times: int) -> None:

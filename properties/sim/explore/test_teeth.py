@@ -9,11 +9,11 @@ import pytest
 from squall.properties.support import explored as programs
 from squall.sim.cluster import Cluster
 from squall.sim.explore.execution import How
+from squall.sim.explore.functions import FunctionTarget
 from squall.sim.explore.search import explore
 from squall.sim.explore.state import tables
-from squall.sim.explore.stories import Story
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.search.mutants.families import MUTANTS
+from squall.sim.search.mutants.registry import MUTANTS
 
 
 def check(got: dict[int, Any], cluster: Cluster) -> list[str]:
@@ -26,7 +26,7 @@ def check(got: dict[int, Any], cluster: Cluster) -> list[str]:
     [("accepted-before-known", 29), ("parent-not-kept", 45), ("early-fetch-forgotten", 109)],
 )
 def test_it_falls_after_so_many_executions(mutant: str, executions: int) -> None:
-    story = Story(3, programs.shared_reference, check=check)
+    story = FunctionTarget(3, programs.shared_reference, check=check)
     with campaign_settings(), MUTANTS[mutant].apply():
         explored = explore(story, How("message", ordered=False), stop_at_first=True)
     assert explored.found

@@ -13,10 +13,10 @@ import pytest
 
 from squall.properties.support import explored as programs
 from squall.sim.explore.execution import How
+from squall.sim.explore.functions import FunctionTarget
 from squall.sim.explore.search import Budget, explore
-from squall.sim.explore.stories import Story
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.world.choosing import GrainError
+from squall.sim.world.controlled_time import GrainError
 
 UNORDERED = How("message", ordered=False)
 
@@ -30,9 +30,11 @@ WORLDS: dict[str, tuple[int, Callable[[], Any], Any]] = {
 }
 
 
-def story(world: str) -> Story:
+def story(world: str) -> FunctionTarget:
     workers, main, expected = WORLDS[world]
-    return Story(workers, main, check=lambda got, _: [] if got == {0: expected} else [str(got)])
+    return FunctionTarget(
+        workers, main, check=lambda got, _: [] if got == {0: expected} else [str(got)]
+    )
 
 
 @pytest.mark.sampled(1)
@@ -99,7 +101,7 @@ def test_three_calls_at_once_have_78_orders_of_tasks() -> None:
 def test_tasks_make_way_at_each_scheduling_point(calls: int, classes: int) -> None:
     """As threads may: where they take a lock, start a task, or look at an event."""
     with campaign_settings():
-        explored = explore(Story(2, programs.calls(calls)), How("fine"))
+        explored = explore(FunctionTarget(2, programs.calls(calls)), How("fine"))
     assert explored.exhausted and not explored.found
     assert (explored.complete, explored.pruned, len(explored.states)) == (classes, 0, 1)
 
@@ -115,14 +117,14 @@ def test_a_search_that_is_not_over_says_about_how_much_is_left() -> None:
 def test_the_grain_of_messages_is_refused_where_workers_meet() -> None:
     """The barrier of a graceful shutdown wakes tasks of other workers."""
     with campaign_settings(), pytest.raises(GrainError, match="the store"):
-        explore(Story(2, programs.remote, leave=True), How("message"))
+        explore(FunctionTarget(2, programs.remote, leave=True), How("message"))
 
 
 def test_full_pools_of_threads_are_noticed() -> None:
     """With one thread a request waits for another one: which comes first makes a difference."""
     with campaign_settings():
-        roomy = explore(Story(2, programs.calls(2)), How("task", ordered=False))
-        tight = explore(Story(2, programs.calls(2), threads=1), How("task", ordered=False))
+        roomy = explore(FunctionTarget(2, programs.calls(2)), How("task", ordered=False))
+        tight = explore(FunctionTarget(2, programs.calls(2), threads=1), How("task", ordered=False))
     assert roomy.complete == 6
     assert tight.complete > 6
     assert tight.exhausted and len(tight.states) == 1

@@ -7,8 +7,8 @@ import pytest
 from squall.properties.support import explored as programs
 from squall.sim import pictures
 from squall.sim.explore.execution import How
+from squall.sim.explore.functions import FunctionTarget
 from squall.sim.explore.search import Explored, explore
-from squall.sim.explore.stories import Story
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.world.choice_tree import ChoiceTree
 
@@ -19,7 +19,7 @@ def grown(
     how: How = UNORDERED, *, calls: int = 2, reduced: bool = True
 ) -> tuple[ChoiceTree, Explored]:
     tree = ChoiceTree()
-    story = Story(2, programs.calls(calls))
+    story = FunctionTarget(2, programs.calls(calls))
     with campaign_settings():
         explored = explore(lambda chooser: story(tree.watching(chooser)), how, reduced=reduced)
     return tree.over(), explored

@@ -5,8 +5,8 @@ from __future__ import annotations
 import plotly.graph_objects as go
 
 from squall.sim.pictures.canvas import room_above
+from squall.sim.pictures.labels import heading
 from squall.sim.pictures.narrow import narrow
-from squall.sim.pictures.words import heading
 
 NAMES = [f"a name of a kind, number {n}" for n in range(7)]
 

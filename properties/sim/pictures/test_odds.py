@@ -11,8 +11,8 @@ from squall.model.events.digest import digest_of
 from squall.sim import pictures
 from squall.sim.pictures.odds import Odds, Point, TailSeed
 from squall.sim.scenario import Expected, Scenario
-from squall.sim.search.again import again, planted
 from squall.sim.search.draw import draw
+from squall.sim.search.replay_with_mutant import again, planted
 
 
 def scenario(seed: int, mutant: str | None = None) -> Scenario:

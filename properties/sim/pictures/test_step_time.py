@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.model.events.group_time import GroupTime, Hop
-from squall.properties.sim.scripts.test_moves import FOLDER, play
+from squall.properties.sim.scripts.test_collective_steps import FOLDER, play
 from squall.sim.pictures.step_time import step_time, told
 
 

@@ -16,8 +16,8 @@ from squall.model.checks.registry import check
 from squall.model.generate.acts import draw_acts
 from squall.model.generate.keyed import KeyedChoices
 from squall.model.program.acts.act import Act, depth, every
-from squall.model.program.acts.alone import ActError, told_alone
 from squall.model.program.acts.check import check_acts
+from squall.model.program.acts.expected import ActError, told_alone
 from squall.model.program.acts.kind import kinds, outline
 from squall.model.program.check import ProgramError, check_program
 from squall.model.program.program import Leaf, Program, Step, Trainer

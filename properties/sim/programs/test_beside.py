@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import pytest
 
-from squall.model.generate.beside import draw_beside, for_compiled
+from squall.model.generate.concurrent import draw_beside, for_compiled
 from squall.model.generate.keyed import KeyedChoices
 from squall.model.program.chain import Chain, Ending, Link, LinkKind, Origin
 from squall.model.program.check import ProgramError

@@ -12,9 +12,9 @@ from typing import get_args
 
 import pytest
 
-from squall.model.generate.beside import for_compiled
+from squall.model.generate.concurrent import for_compiled
 from squall.model.generate.keyed import KeyedChoices
-from squall.model.program.cargo import CONTAINERS, Cargo, CargoCall, CargoFailure, Layout, Part
+from squall.model.program.cargo import CONTAINERS, Cargo, CargoCall, CargoFailure, CargoPart, Layout
 from squall.model.program.cargo_values import build, difference, facts, write
 from squall.model.program.program import Backward, Input, Leaf, Op, Program, Step, Trainer
 from squall.model.program.stories import AS_IT_SHOULD_BE
@@ -58,12 +58,15 @@ def told(program: Program, engine: str = "port") -> list[str]:
 
 
 PARTS = (
-    *(Part(layout=layout, grad=at % 2 == 0, seed=at) for at, layout in enumerate(get_args(Layout))),
-    Part(kind="view", back=9),
-    Part(kind="same", back=3),
-    Part(kind="reference", worker=2, seed=7),
-    *(Part(kind="plain", seed=seed) for seed in range(15)),
-    *(Part(kind=kind, take=3) for kind in sorted(CONTAINERS)),  # type: ignore[arg-type]
+    *(
+        CargoPart(layout=layout, grad=at % 2 == 0, seed=at)
+        for at, layout in enumerate(get_args(Layout))
+    ),
+    CargoPart(kind="view", back=9),
+    CargoPart(kind="same", back=3),
+    CargoPart(kind="reference", worker=2, seed=7),
+    *(CargoPart(kind="plain", seed=seed) for seed in range(15)),
+    *(CargoPart(kind=kind, take=3) for kind in sorted(CONTAINERS)),  # type: ignore[arg-type]
 )
 
 
@@ -142,7 +145,7 @@ def test_cargo_shrinks_to_nothing_that_is_not_needed() -> None:
         program = smaller
     (step,) = (step for _, _, step in program.steps)
     (cargo,) = step.cargoes
-    assert cargo == Cargo(worker=cargo.worker, parts=(Part(kind="view"),))
+    assert cargo == Cargo(worker=cargo.worker, parts=(CargoPart(kind="view"),))
 
 
 def _has_view(program: Program) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from squall.model.events.inside import called, unprofiled
+from squall.model.events.unwrapped import called, unprofiled
 from squall.model.program.program import Backward, Input, Leaf, Op, Program, Step, Trainer
 from squall.real import tracing
 from squall.sim.cluster import Cluster

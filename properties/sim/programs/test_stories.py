@@ -35,7 +35,7 @@ from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.corpus import corpus, corpus_for
 from squall.sim.search.draw import Settings, draw
 from squall.sim.search.judge import judge, judge_in_time
-from squall.sim.search.mutants.families import MUTANTS
+from squall.sim.search.mutants.registry import MUTANTS
 
 ALL = [scenario for scenario in corpus().values() if scenario.engine == "port"]
 TORCH = [scenario for scenario in corpus().values() if scenario.engine == "torch"]

@@ -20,8 +20,8 @@ from squall.properties.support.replay_lines import Replayable
 from squall.properties.support.saved_files import numbers_of, saved_files
 from squall.sim.scenario import Expected
 from squall.sim.scenarios.file import dump_scenario, load_scenario
-from squall.sim.search.mutants.families import MUTANTS
-from squall.sim.search.saved import replayed
+from squall.sim.search.mutants.registry import MUTANTS
+from squall.sim.search.saved_scenarios import replayed
 
 
 @pytest.mark.parametrize("number", numbers_of("port"))

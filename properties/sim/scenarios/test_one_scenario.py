@@ -28,7 +28,7 @@ from squall.sim.scenarios.failure import Failure
 from squall.sim.scenarios.file import dump_scenario, load_scenario
 from squall.sim.scenarios.play import play
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.scenarios.store import Place, Store
+from squall.sim.scenarios.store import Store, StorePlace
 from squall.sim.search.campaign import Campaign
 from squall.sim.search.corpus import corpus_for
 from squall.sim.search.draw import Settings, draw
@@ -70,7 +70,7 @@ def test_a_seed_is_one_program_on_its_way(seed: int, engine: EngineName, tmp_pat
     (judged,) = drawn_ahead([seed], settings)  # what a campaign judges
     assert isinstance(judged, Scenario)
     assert (judged.program, judged.engine) == (program, engine)
-    store = Store(Place(tmp_path))
+    store = Store(StorePlace(tmp_path))
     assert store.keep(judged, found_by="fuzz").scenario == judged  # what it keeps
     asked = Asked(
         seeds=range(seed, seed + 1), minutes=None, jobs=1, device="cpu", engine=engine, faults=None

@@ -21,11 +21,11 @@ from squall.sim.scenarios.failure import Failure
 from squall.sim.scenarios.file import dump_scenario, name_of
 from squall.sim.scenarios.keeping import Keeper
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.scenarios.store import Place, Store, explain, write_synced
+from squall.sim.scenarios.store import Store, StorePlace, explain, write_synced
 from squall.sim.search.campaign import Campaign, run_campaign
 from squall.sim.search.draw import draw
 from squall.sim.search.judge import Verdict
-from squall.sim.search.mutants.families import MUTANTS
+from squall.sim.search.mutants.registry import MUTANTS
 
 WRITERS = 4
 
@@ -36,11 +36,11 @@ def failing(seed: int, digest: str = "d") -> Scenario:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path / "store")
+def place(tmp_path: Path) -> StorePlace:
+    return StorePlace(tmp_path / "store")
 
 
-def test_a_failure_is_a_scenario_and_who_found_it(place: Place) -> None:
+def test_a_failure_is_a_scenario_and_who_found_it(place: StorePlace) -> None:
     scenario = replace(failing(7), seed=2**64 - 1)
     kept = Store(place).keep(scenario, found_by="fuzz", text="in full")
     again = Store(place).keep(scenario, found_by="somebody else")
@@ -56,7 +56,7 @@ def test_a_failure_is_a_scenario_and_who_found_it(place: Place) -> None:
     assert found.failed and found.replay == f"squall replay {found.file}"
 
 
-def test_a_failure_that_comes_out_otherwise_is_written_again(place: Place) -> None:
+def test_a_failure_that_comes_out_otherwise_is_written_again(place: StorePlace) -> None:
     store = Store(place)
     store.keep(failing(7, "before"), found_by="fuzz")
     now = store.keep(failing(7, "now"), found_by="shrink")
@@ -64,7 +64,7 @@ def test_a_failure_that_comes_out_otherwise_is_written_again(place: Place) -> No
     assert now.scenario.expected.digest == "now"
 
 
-def test_what_decided_a_failure_is_kept_with_it(place: Place) -> None:
+def test_what_decided_a_failure_is_kept_with_it(place: StorePlace) -> None:
     store = Store(place)
     kept = store.keep(failing(7), found_by="fuzz")
     explain(kept, "`f` ran first.", {5: "`f` ran", 9: "`g` ran"})
@@ -81,18 +81,18 @@ def test_what_decided_a_failure_is_kept_with_it(place: Place) -> None:
     assert (other.why, other.marks) == ("", {}), "it is another failure"
 
 
-def test_failures_are_in_the_order_in_which_they_were_found(place: Place) -> None:
+def test_failures_are_in_the_order_in_which_they_were_found(place: StorePlace) -> None:
     kept = [Store(place).keep(failing(seed), found_by="fuzz") for seed in range(5)]
     assert Store(place).failures() == kept
 
 
 def test_no_store_is_an_empty_one(tmp_path: Path) -> None:
-    store = Store(Place(tmp_path / "none"))
+    store = Store(StorePlace(tmp_path / "none"))
     assert store.failures() == store.runs() == []
     assert list(tmp_path.iterdir()) == []
 
 
-def test_scenarios_are_listed_whoever_wrote_them(place: Place) -> None:
+def test_scenarios_are_listed_whoever_wrote_them(place: StorePlace) -> None:
     """The files are the store: there is no index that would have to agree with them."""
     kept = Store(place).keep(failing(1), found_by="fuzz", text="in full")
     copied = place.scenarios / "copied.json"
@@ -108,9 +108,9 @@ def test_scenarios_are_listed_whoever_wrote_them(place: Place) -> None:
     assert Store(place).unreadable() == [place.scenarios / "broken.json"]
 
 
-def test_a_folder_that_was_moved_names_its_own_files(place: Place, tmp_path: Path) -> None:
+def test_a_folder_that_was_moved_names_its_own_files(place: StorePlace, tmp_path: Path) -> None:
     kept = Store(place).keep(failing(1), found_by="fuzz")
-    moved = Place(place.folder.rename(tmp_path / "elsewhere"))
+    moved = StorePlace(place.folder.rename(tmp_path / "elsewhere"))
     (found,) = Store(moved).failures()
     assert found == replace(kept, file=str(moved.scenarios / f"{kept.name}.json"))
 
@@ -159,7 +159,7 @@ def ended(child: int, reading: int) -> tuple[list[str], int]:
     return lines, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def test_many_may_write_at_a_time(place: Place) -> None:
+def test_many_may_write_at_a_time(place: StorePlace) -> None:
     """All of them the same failures, and at once: each is there once, and whole."""
     scenarios = [failing(seed) for seed in range(6)]
     gate, opened = os.pipe()
@@ -204,9 +204,9 @@ def test_no_kill_loses_a_printed_failure(tmp_path: Path) -> None:
     scenarios = [failing(seed) for seed in (1, 2)]
     at = (0, 0)
     for number in count():
-        place = Place(tmp_path / f"killed before {number}")
+        place = StorePlace(tmp_path / f"killed before {number}")
 
-        def keep(out: int, place: Place = place, number: int = number) -> None:
+        def keep(out: int, place: StorePlace = place, number: int = number) -> None:
             killed_before(number, store_module)
             for scenario in scenarios:
                 kept = Store(place).keep(scenario, found_by="fuzz", text="in full")

@@ -70,7 +70,7 @@ def allowed() -> list[Difference]:
 
 
 def module_names() -> list[str]:
-    from squall.sim.scripts.compat.torches import SUBSTITUTES
+    from squall.sim.scripts.compat.torch_facade import SUBSTITUTES
 
     return sorted(SUBSTITUTES)
 

@@ -13,7 +13,7 @@ from squall.properties.sim.scripts.test_processes import run
 from squall.real.native import build
 from squall.sim.names import EngineName
 from squall.sim.scripts.rounds import NAME, code_of
-from squall.sim.world.spinning import limited
+from squall.sim.world.busy_loop import limited
 
 GROUP = """
 import os, queue, sys, threading, time

@@ -20,7 +20,7 @@ from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.file import ScenarioError, dump_scenario, load_scenario
 from squall.sim.scripts.ranks import command_line, environment, has_ranks
 from squall.sim.scripts.ranks_file import RanksError, read_ranks
-from squall.sim.scripts.read import read_script
+from squall.sim.scripts.read_script import read_script
 
 TRAIN = """
     import argparse, os, torch

@@ -10,7 +10,7 @@ import pytest
 
 from squall.properties.sim.scripts.test_processes import run
 from squall.sim.names import EngineName
-from squall.sim.world.spinning import limited
+from squall.sim.world.busy_loop import limited
 
 LIMIT_S = 1.5
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from squall.properties.support.commands import ROOT, squall
 from squall.sim.names import PROFILES
 from squall.sim.search.campaign import Campaign, before
-from squall.sim.search.covering import LONG, Collector, Covering, Shown, distilled
+from squall.sim.search.covering import LONG, Collector, Covering, SeedFacts, distilled
 from squall.sim.search.covers import (
     SHARE,
     Cover,
@@ -26,7 +26,7 @@ from squall.sim.search.covers import (
 )
 from squall.sim.search.draw import Settings, settings_of
 from squall.sim.search.judge import judge, judge_all
-from squall.sim.search.mutants.families import MUTANTS
+from squall.sim.search.mutants.registry import MUTANTS
 from squall.sim.search.mutants.trial import Limits
 from squall.sim.search.schedules import Rescheduled
 
@@ -38,7 +38,7 @@ def test_a_cover_shows_every_fact_and_each_of_its_seeds_a_new_one(
     facts: list[frozenset[int]], data: st.DataObject
 ) -> None:
     events = st.integers(0, 2_000)
-    shown = [Shown(seed, sorted(each), data.draw(events)) for seed, each in enumerate(facts)]
+    shown = [SeedFacts(seed, sorted(each), data.draw(events)) for seed, each in enumerate(facts)]
     seen: set[int] = set()
     for seed in distilled(shown):
         assert facts[seed] - seen
@@ -47,7 +47,7 @@ def test_a_cover_shows_every_fact_and_each_of_its_seeds_a_new_one(
 
 
 def test_what_shows_most_for_its_work_comes_first() -> None:
-    shown = [Shown(0, range(10), 5_000), Shown(1, range(9), 100), Shown(2, [9], 100)]
+    shown = [SeedFacts(0, range(10), 5_000), SeedFacts(1, range(9), 100), SeedFacts(2, [9], 100)]
     assert distilled(shown) == [1, 2]
 
 

@@ -18,14 +18,14 @@ from squall.sim.search.draw import PROFILES
 from squall.sim.search.judge import judge
 from squall.sim.search.mutants.campaign import run_mutants
 from squall.sim.search.mutants.drawn import UNKNOWN, changes, drawn_mutants
-from squall.sim.search.mutants.families import (
+from squall.sim.search.mutants.mutant import DRAWN, SCHEDULES, Mutant
+from squall.sim.search.mutants.registry import (
     ALL_MUTANTS,
     FAMILIES,
     FAMILIES_OF_GROUPS,
     MUTANTS,
     MUTANTS_OF_GROUPS,
 )
-from squall.sim.search.mutants.mutant import DRAWN, SCHEDULES, Mutant
 from squall.sim.search.mutants.trial import Limits
 
 #: one for each thing that a property looks at; all are noticed within a few scenarios

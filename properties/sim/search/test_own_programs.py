@@ -10,8 +10,8 @@ from squall.properties.planted import programs
 from squall.sim.scenarios.replay import replay
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.mutants.exploring import explorable, explore_mutants
-from squall.sim.search.mutants.families import MUTANTS
 from squall.sim.search.mutants.own_program import OWN, own_program
+from squall.sim.search.mutants.registry import MUTANTS
 
 NAMES = sorted(
     file.name.removesuffix(".json")

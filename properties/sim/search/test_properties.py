@@ -31,8 +31,8 @@ from squall.sim.scenarios.file import dump_scenario, load_scenario, name_of
 from squall.sim.scenarios.play import play
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.draw import may_leave_early
-from squall.sim.search.mutants.families import MUTANTS
 from squall.sim.search.mutants.mutant import Mutant
+from squall.sim.search.mutants.registry import MUTANTS
 
 LATENCIES = ("0", "constant:0.001", "lognormal:0.001:0.5", "uniform:0.0001:0.01")
 ORDERS: tuple[Order, ...] = ("fifo", "random")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from squall.model.events.place import place_of
+from squall.model.events.failure_place import place_of
 from squall.model.one_process.interpreter import interpret
 from squall.model.program.check import check_program
 from squall.model.program.file import program_from_json, program_to_json
@@ -25,10 +25,10 @@ from squall.sim.scenario import Expected, Scenario, Script, World
 from squall.sim.scenarios.file import load_scenario
 from squall.sim.scenarios.replay import digest_matches, replay
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.search.again import again
 from squall.sim.search.draw import draw
-from squall.sim.search.mutants.families import MUTANTS
 from squall.sim.search.mutants.mutant import Mutant
+from squall.sim.search.mutants.registry import MUTANTS
+from squall.sim.search.replay_with_mutant import again
 from squall.sim.search.shrink.cost import Extent, cost, deviations, extent
 from squall.sim.search.shrink.shrinker import NotFailingError, Shrinker
 

@@ -20,8 +20,8 @@ from squall.sim.library.run import scenario_of
 from squall.sim.library.why import Cause
 from squall.sim.names import EngineName
 from squall.sim.scenario import Scenario
-from squall.sim.scripts.read import read_script
-from squall.sim.search.again import again
+from squall.sim.scripts.read_script import read_script
+from squall.sim.search.replay_with_mutant import again
 from squall.sim.search.why.always import hints
 from squall.sim.search.why.cause import why
 from squall.sim.search.why.doing import Doing, called
@@ -33,7 +33,7 @@ from squall.sim.search.why.seen import Call
 from squall.sim.search.why.told import Line, Why
 from squall.sim.search.why.touched import both, touches
 from squall.sim.search.why.witness import Witness
-from squall.sim.world.places import Place, is_library
+from squall.sim.world.places import CodePlace, is_library
 from squall.sim.world.steering import Steering, Tail, Turn
 from squall.sim.world.values import shown
 
@@ -524,7 +524,7 @@ def test_two_calls_of_one_line_are_told_apart(explained: Cause) -> None:
 
 
 def test_pytorchs_own_function_is_told_in_words() -> None:
-    call = Call(1, 0, 1, 5, "PYTHON_CALL", Place("train.py", 8), "_local_optimizer_step")
+    call = Call(1, 0, 1, 5, "PYTHON_CALL", CodePlace("train.py", 8), "_local_optimizer_step")
     assert called(call, {1: "trainer"}) == "the optimizer's step of trainer (train.py:8)"
 
 

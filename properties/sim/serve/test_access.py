@@ -15,7 +15,7 @@ import pytest
 
 from squall.properties.support.commands import ROOT
 from squall.sim.cli.main import main
-from squall.sim.scenarios.store import Place, Store
+from squall.sim.scenarios.store import Store, StorePlace
 from squall.sim.search.draw import draw
 from squall.sim.serve.access import COOKIE, Access, is_loopback
 from squall.sim.serve.server import Server
@@ -25,7 +25,7 @@ TOKEN = "a-token-that-nobody-guesses"
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    place = Place(tmp_path / "store")
+    place = StorePlace(tmp_path / "store")
     Store(place).keep(draw(1), found_by="fuzz")
     server = Server(place, 0, host="0.0.0.0", access=TOKEN)
     thread = threading.Thread(target=server.serve_forever)
@@ -87,7 +87,7 @@ def test_the_address_that_is_told_has_the_token(server: Server) -> None:
 
 def test_a_server_for_others_is_not_made_without_a_token(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has a token"):
-        Server(Place(tmp_path), 0, host="0.0.0.0")
+        Server(StorePlace(tmp_path), 0, host="0.0.0.0")
 
 
 @pytest.mark.parametrize(

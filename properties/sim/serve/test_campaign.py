@@ -19,12 +19,12 @@ from squall.sim.campaigns.coverage import history_in
 from squall.sim.campaigns.lease import Row, failed_row, judged
 from squall.sim.campaigns.parts import Part
 from squall.sim.campaigns.plan import Plan
-from squall.sim.campaigns.reading import open_store
 from squall.sim.campaigns.status import LATELY_S, Status, status_of
 from squall.sim.campaigns.store import CampaignStore
+from squall.sim.campaigns.store_reader import open_store
 from squall.sim.campaigns.tables import CANARY, TRIAGE
 from squall.sim.scenario import Expected
-from squall.sim.scenarios.store import Place, Store
+from squall.sim.scenarios.store import Store, StorePlace
 from squall.sim.search.draw import draw
 from squall.sim.serve.campaign import CampaignView, speed_curve, words_of
 from squall.sim.serve.html import campaign_page
@@ -174,7 +174,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def server(tmp_path: Path, file: Path) -> Iterator[Server]:
-    place = Place(tmp_path / "store")
+    place = StorePlace(tmp_path / "store")
     server = Server(place, 0, campaign=CampaignView(Address(file)))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -243,7 +243,7 @@ def test_a_store_that_has_gone_is_a_problem(server: Server, file: Path) -> None:
 
 
 def test_without_a_campaign_there_is_no_page(tmp_path: Path) -> None:
-    server = Server(Place(tmp_path), 0)
+    server = Server(StorePlace(tmp_path), 0)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:

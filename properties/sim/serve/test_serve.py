@@ -31,7 +31,7 @@ from squall.sim.pictures.figure_page import figure_scripts
 from squall.sim.pictures.plotly_js import linked, plotly_file
 from squall.sim.scenario import Expected, Scenario, Script
 from squall.sim.scenarios.file import dump_scenario, name_of
-from squall.sim.scenarios.store import Place, Store
+from squall.sim.scenarios.store import Store, StorePlace
 from squall.sim.search.draw import draw
 from squall.sim.serve.painter import RUNS_MAX, WAITING_MAX, Painter
 from squall.sim.serve.server import ADDRESS, Server
@@ -53,7 +53,7 @@ def plotly() -> PlotlyFrom:
 
 @pytest.fixture
 def server(tmp_path: Path, plotly: PlotlyFrom) -> Iterator[Server]:
-    place = Place(tmp_path / "store")
+    place = StorePlace(tmp_path / "store")
     for seed in (1, 2):
         Store(place).keep(scenario(seed), found_by="fuzz", text="what was seen")
     runs = place.runs
@@ -298,7 +298,7 @@ def test_it_listens_on_this_machine_only(server: Server) -> None:
 
 
 def test_a_store_without_anything_says_how_to_fill_it(tmp_path: Path) -> None:
-    server = Server(Place(tmp_path / "nothing"), 0)
+    server = Server(StorePlace(tmp_path / "nothing"), 0)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     assert "squall fuzz" in ask(server, "/")[1]

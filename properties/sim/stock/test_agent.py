@@ -14,9 +14,9 @@ from squall.properties.support.paths import DOCS, SCRIPTS
 from squall.properties.support.scripts import script_scenario
 from squall.properties.support.stock_group import StockGroup
 from squall.sim.scripts.run import run_script as run_on_port
+from squall.sim.stock.fork_server import ForkServer
 from squall.sim.stock.script import run_script
 from squall.sim.stock.shared import SCRIPTS as MODULES
-from squall.sim.stock.zygote import Zygote
 
 FOLDER = Path(__file__).parent / "agent"
 ROWS = sorted(path.stem for path in FOLDER.glob("*.py"))
@@ -41,12 +41,12 @@ def stock() -> Iterator[StockGroup]:
 
 
 @pytest.fixture(scope="module")
-def zygote(compiled_engine: None) -> Iterator[Zygote]:
+def fork_server(compiled_engine: None) -> Iterator[ForkServer]:
     with pytest.MonkeyPatch.context() as environ:  # as of_stock has it
         environ.setenv("MASTER_ADDR", "127.0.0.1")
         environ.setenv("MASTER_PORT", "29500")
-        with Zygote(MODULES) as zygote:
-            yield zygote
+        with ForkServer(MODULES) as fork_server:
+            yield fork_server
 
 
 pytestmark = pytest.mark.sampled(1, of="the agent beside TensorPipe")
@@ -64,19 +64,21 @@ def of_stock(stock: StockGroup, file: Path) -> str:
     return done.output
 
 
-def of_ours(zygote: Zygote, file: Path) -> str:
+def of_ours(fork_server: ForkServer, file: Path) -> str:
     out, err = io.StringIO(), io.StringIO()
     scenario = script_scenario(file, engine="torch", check=False)
-    run = run_script(scenario, stdout=out, stderr=err, zygote=zygote)
+    run = run_script(scenario, stdout=out, stderr=err, fork_server=fork_server)
     assert run.waits == [], err.getvalue()
     return out.getvalue()
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_the_agent_does_as_tensorpipe_does(row: str, stock: StockGroup, zygote: Zygote) -> None:
+def test_the_agent_does_as_tensorpipe_does(
+    row: str, stock: StockGroup, fork_server: ForkServer
+) -> None:
     theirs, ours = (
         of_stock(stock, FOLDER / f"{row}.py"),
-        of_ours(zygote, FOLDER / f"{row}.py"),
+        of_ours(fork_server, FOLDER / f"{row}.py"),
     )
     assert any(said(theirs).values())
     if row in DIFFERENT:
@@ -95,11 +97,11 @@ def test_the_table_has_a_row_for_each_script() -> None:
     assert {row for row, ours in rows.items() if ours != "the same"} == DIFFERENT.keys()
 
 
-def test_which_tensors_are_roots(stock: StockGroup, zygote: Zygote) -> None:
+def test_which_tensors_are_roots(stock: StockGroup, fork_server: ForkServer) -> None:
     """As docs/divergences.md says: in this the engines do not differ."""
     file = SCRIPTS / "roots_of_a_pass.py"
     out = io.StringIO()
     run_on_port(script_scenario(file, check=False), stdout=out, stderr=io.StringIO())
     theirs = said(of_stock(stock, file))
-    assert theirs == said(of_ours(zygote, file)) == said(out.getvalue())
+    assert theirs == said(of_ours(fork_server, file)) == said(out.getvalue())
     assert theirs["w0:"] == file.with_suffix(".expected").read_text(encoding="utf-8").splitlines()

@@ -27,7 +27,7 @@ from squall.sim.faults.plan import (
 from squall.sim.names import EngineName
 from squall.sim.scenario import Scenario, World
 from squall.sim.scenarios.engines import ENGINES
-from squall.sim.scripts.read import read_script
+from squall.sim.scripts.read_script import read_script
 
 pytestmark = pytest.mark.usefixtures("compiled_engine")
 

@@ -34,14 +34,14 @@ from squall.sim.scenario import Scenario
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.scenarios.file import load_scenario
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.search.saved import replayed
+from squall.sim.search.saved_scenarios import replayed
 from squall.sim.stock.program import run_native
 from squall.sim.stock.shared import PROGRAMS as MODULES
-from squall.sim.stock.shared import shared_zygote
+from squall.sim.stock.shared import shared_fork_server
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _zygote(compiled_engine: None) -> Iterator[None]:
+def _fork_server(compiled_engine: None) -> Iterator[None]:
     with campaign_settings():
         yield
 
@@ -61,7 +61,7 @@ def training(workers: int = 3) -> Program:
 
 def run(program: Program, **options: object) -> Run:
     options = {"seed": 3, "latency": "lognormal:0.001:0.5", **options}
-    return run_native(program, shared_zygote(MODULES), **options)  # type: ignore[arg-type]
+    return run_native(program, shared_fork_server(MODULES), **options)  # type: ignore[arg-type]
 
 
 def test_a_training_step_on_three_workers() -> None:
@@ -136,7 +136,7 @@ def test_every_rule_is_written_down() -> None:
 
 
 def test_nothing_outlives_a_coordinator_that_is_killed() -> None:
-    """SIGKILL in the middle of a campaign: neither zygote nor workers are there afterwards."""
+    """SIGKILL in the middle of a campaign: neither fork server nor workers are there afterwards."""
     mark = f"squall-test-{os.getpid()}"
     command = [sys.executable, "-m", "squall", "fuzz", "--engine", "torch", "--seeds", "0:1000"]
     coordinator = subprocess.Popen(

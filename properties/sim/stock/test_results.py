@@ -15,7 +15,7 @@ from squall.properties.support.scripts import script_scenario
 from squall.sim.scenarios.engines import ENGINES
 from squall.sim.stock.digests import Elements
 from squall.sim.stock.results import first_wrong
-from squall.sim.stock.results_guest import Told
+from squall.sim.stock.results_guest import MemberReport
 
 HEAD = """
 import torch
@@ -100,9 +100,11 @@ def test_a_backend_that_is_wrong_is_found_out(tmp_path: Path) -> None:
     assert found == [*kinds, "reduce_scatter 7"] and not set(right) & set(found)
 
 
-def _told(*pairs: tuple[list[float], list[float]], op: str, precision: float) -> dict[int, Told]:
+def _told(
+    *pairs: tuple[list[float], list[float]], op: str, precision: float
+) -> dict[int, MemberReport]:
     return {
-        rank: Told({"op": op}, precision, [_elements(given)], [_elements(got)], True)
+        rank: MemberReport({"op": op}, precision, [_elements(given)], [_elements(got)], True)
         for rank, (given, got) in enumerate(pairs)
     }
 

@@ -10,7 +10,7 @@ from squall.properties.support.commands import python
 from squall.sim.scenario import Scenario
 from squall.sim.search.draw import Settings, draw
 from squall.sim.stock.script import run_script
-from squall.sim.stock.shared import for_script, shared_zygote
+from squall.sim.stock.shared import for_script, shared_fork_server
 from squall.sim.trainings.draw import draw_training
 from squall.sim.trainings.training import SHARDED, Wrapper
 
@@ -22,8 +22,8 @@ def first_seed(wrapper: Wrapper) -> int:
 
 
 def digest(scenario: Scenario, modules: tuple[str, ...]) -> str:
-    zygote = shared_zygote(modules)
-    run = run_script(scenario, zygote=zygote, stdout=io.StringIO(), stderr=io.StringIO())
+    fork_server = shared_fork_server(modules)
+    run = run_script(scenario, fork_server=fork_server, stdout=io.StringIO(), stderr=io.StringIO())
     assert not run.errors
     return run.digest
 

@@ -26,7 +26,7 @@ from squall.sim.scenarios.play import play
 from squall.sim.search.draw import Settings, draw
 from squall.sim.search.judge import judge
 from squall.sim.search.mutants.campaign import run_mutants
-from squall.sim.search.mutants.families import MUTANTS_OF_GROUPS
+from squall.sim.search.mutants.registry import MUTANTS_OF_GROUPS
 from squall.sim.search.mutants.trial import Limits
 from squall.sim.search.schedules import Rescheduled
 from squall.sim.search.shrink.shrinker import Shrinker

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from squall.sim.scripts.moves import Played
+from squall.sim.scripts.collective_steps import Played
 from squall.sim.world.algorithms import (
     ALGORITHMS,
     Asked,

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from squall.model.checks.registry import check
-from squall.model.events import quiet
+from squall.model.events import idle_state
 from squall.model.events.run import Run
 from squall.real.autograd import api as autograd
 from squall.real.autograd.context import DistAutogradContext
@@ -208,7 +208,7 @@ def test_names_are_of_attributes_that_there_are() -> None:
             objects += [getattr(obj, attribute, None) for attribute in attributes]
 
     settled(step, look)
-    named = quiet.KEPT.keys() | quiet.REMEMBERED.keys() | quiet.COUNTED.keys()
+    named = idle_state.KEPT.keys() | idle_state.REMEMBERED.keys() | idle_state.COUNTED.keys()
     assert not named - found
 
 

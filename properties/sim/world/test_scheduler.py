@@ -10,8 +10,8 @@ import pytest
 from greenlet import getcurrent, greenlet
 
 from squall.real.runtime import current_task
+from squall.sim.world.deadlock import explain
 from squall.sim.world.scheduler import SimRuntime
-from squall.sim.world.stuck import explain
 
 
 def test_tasks_take_turns_in_order_of_time() -> None:

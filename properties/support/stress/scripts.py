@@ -19,8 +19,8 @@ from squall.properties.support.scripts import run_file
 from squall.properties.support.stress.workers import ThreadWorkers, options
 from squall.real.autograd import api as dist_autograd
 from squall.real.rpc import optimizer, public
-from squall.sim.scripts.compat.facades import Facade
-from squall.sim.scripts.compat.torches import make_futures
+from squall.sim.scripts.compat.module_facades import Facade
+from squall.sim.scripts.compat.torch_facade import make_futures
 
 #: the seed that a thread has set last: processes would not share a generator
 _seed = threading.local()

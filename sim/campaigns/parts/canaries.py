@@ -19,8 +19,8 @@ from squall.sim.campaigns.parts.part import Alive, Part
 from squall.sim.campaigns.row import Row, failed_row
 from squall.sim.scenario import Scenario
 from squall.sim.search.mutants.campaign import results_of
-from squall.sim.search.mutants.families import MUTANTS
 from squall.sim.search.mutants.mutant import Mutant
+from squall.sim.search.mutants.registry import MUTANTS
 from squall.sim.search.mutants.result import Result
 from squall.sim.search.mutants.trial import Limits
 

@@ -15,7 +15,7 @@ from typing import IO, NamedTuple
 
 from squall.sim.campaigns.parts.part import Alive
 from squall.sim.campaigns.row import Row
-from squall.sim.world.contained import end_with_parent
+from squall.sim.world.sandbox import end_with_parent
 
 #: how often a process is started anew that somebody outside has ended, before that is a failure
 TRIES = 3

@@ -9,18 +9,18 @@ from functools import cache
 from hashlib import blake2b
 from typing import ClassVar
 
-from squall.model.events.place import place_of
+from squall.model.events.failure_place import place_of
 from squall.model.events.run import Violation
 from squall.sim.campaigns.parts.part import Alive, Part
 from squall.sim.campaigns.row import Row, failed_row
-from squall.sim.explore.campaign import Part as Explored
+from squall.sim.explore.campaign import ExploredPart as Explored
 from squall.sim.explore.campaign import parts
 from squall.sim.explore.enumeration import read_bounds, scenarios
 from squall.sim.explore.execution import How
 from squall.sim.explore.search import Budget
 from squall.sim.scenario import Scenario
-from squall.sim.search.again import again
-from squall.sim.world.choosing import Grain, GrainError, NotExplorableError
+from squall.sim.search.replay_with_mutant import again
+from squall.sim.world.controlled_time import Grain, GrainError, NotExplorableError
 
 #: the property of a program of which not every order was run
 EXPLORED = "explored"

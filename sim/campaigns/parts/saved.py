@@ -17,7 +17,7 @@ from squall.sim.campaigns.parts.part import Alive
 from squall.sim.campaigns.row import Row, failed_row
 from squall.sim.names import ENGINE_NAMES, EngineName
 from squall.sim.scenarios.file import load_scenario
-from squall.sim.search.saved import SAVED, replayed
+from squall.sim.search.saved_scenarios import SAVED, replayed
 from squall.sim.world import interrupts
 
 

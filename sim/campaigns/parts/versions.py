@@ -22,7 +22,7 @@ from squall.sim.scenario import Scenario
 BLOCK = 100
 #: real seconds in which an interpreter has to say what it is
 _SAYS_S = 300.0
-_MODULE = "squall.sim.campaigns.there"
+_MODULE = "squall.sim.campaigns.other_interpreter"
 
 
 class OtherPythonError(Exception):

@@ -18,7 +18,7 @@ from squall.sim.cli.panels import print_panel, summary_table, verdict
 from squall.sim.cli.scenario import Changes, find_scenario
 
 if TYPE_CHECKING:
-    from squall.sim.campaigns.bisect import Bisection, Step
+    from squall.sim.campaigns.bisect import Bisection, TriedCommit
     from squall.sim.scenario import Scenario
 
 RANK = 85
@@ -82,7 +82,7 @@ def bisect(
     scenario = _failing(failure, found_scenario())
     console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
 
-    def told(step: Step) -> None:
+    def told(step: TriedCommit) -> None:
         console.print(f"{step.answer:<4} {step.commit} ({step.why})", markup=False)
 
     try:
@@ -101,7 +101,7 @@ def bisect(
 def _failing(text: str, scenario: Scenario) -> Scenario:
     """The scenario with what is to be looked for. Raises BadInput if nothing breaks in it."""
     from squall.sim.scenarios.failure import expecting
-    from squall.sim.search.again import again
+    from squall.sim.search.replay_with_mutant import again
 
     expected = scenario.expected
     if expected.property is None and expected.outcome in (None, "ok", "not checked"):

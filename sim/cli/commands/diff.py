@@ -165,7 +165,7 @@ def _each(wanted: list[Scenario], take: Callable[[Scenario, int], object]) -> bo
     """Call ``take`` with every scenario, and with how many there are left, this one included.
     Whether somebody interrupted that."""
     from squall.sim.scenarios.settings import campaign_settings
-    from squall.sim.stock.shared import close_zygotes
+    from squall.sim.stock.shared import close_fork_servers
 
     columns = "diff", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     bar = Bar(*columns, total=len(wanted), ticks=True)
@@ -177,7 +177,7 @@ def _each(wanted: list[Scenario], take: Callable[[Scenario, int], object]) -> bo
     except KeyboardInterrupt:
         return True
     finally:
-        close_zygotes()
+        close_fork_servers()
     return False
 
 

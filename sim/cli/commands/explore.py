@@ -30,14 +30,14 @@ from squall.sim.cli.scenario import Changes, find_scenario
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from squall.sim.cli.reports.explore import Told
+    from squall.sim.cli.reports.explore import ExploredScenario
     from squall.sim.cli.reports.group_orders import ToldOfGroups
     from squall.sim.explore.execution import How
     from squall.sim.explore.groups import GroupOrders
     from squall.sim.explore.search import Budget
     from squall.sim.explore.tree import Explored
     from squall.sim.scenario import Scenario
-    from squall.sim.world.choosing import Grain
+    from squall.sim.world.controlled_time import Grain
 
 MAX_EXECUTIONS = 10**9
 DEFAULT_EXECUTIONS = 20_000
@@ -183,7 +183,7 @@ def explore(
         typer.echo(explored_json(told, how, of_groups))
     else:
         print_explored(told, of_groups, how, Console(highlight=False, soft_wrap=True))
-    every: list[Told | ToldOfGroups] = [*told, *of_groups]
+    every: list[ExploredScenario | ToldOfGroups] = [*told, *of_groups]
     if any(each.outcome == "interrupted" for each in every):
         raise typer.Exit(INTERRUPTED)
     if any(each.outcome == "failed" for each in every):
@@ -230,7 +230,7 @@ def _of_groups(
     """What came of scripts whose ranks speak in process groups alone, and all others."""
     from squall.sim.cli.reports.group_orders import ToldOfGroups
     from squall.sim.explore.groups import explore_groups
-    from squall.sim.world.choosing import NotExplorableError
+    from squall.sim.world.controlled_time import NotExplorableError
 
     told, others = [], []
     for text, scenario in read:
@@ -265,7 +265,7 @@ def _before(
         raise BadInput("--resume", str(file), f"cannot go on with {str(file)!r}: {error}") from None
 
 
-def _write_down(file: Path, told: Told, how: How) -> None:
+def _write_down(file: Path, told: ExploredScenario, how: How) -> None:
     """Keep an exploration that is not over; one that is needs no file any more."""
     from squall.sim.explore.frontier import write_frontier
 
@@ -290,16 +290,16 @@ def _all(
     since: Explored | None,
     jobs: int,
     display: _Display,
-) -> tuple[How, list[Told]]:
+) -> tuple[How, list[ExploredScenario]]:
     """Explore one after the other, up to an interrupt; all of them ``finer``, if it is given, once one needs it."""
-    from squall.sim.cli.reports.explore import Told, keep
+    from squall.sim.cli.reports.explore import ExploredScenario, keep
     from squall.sim.explore.campaign import parts
-    from squall.sim.search.again import planted
-    from squall.sim.world.choosing import GrainError, NotExplorableError
+    from squall.sim.search.replay_with_mutant import planted
+    from squall.sim.world.controlled_time import GrainError, NotExplorableError
 
-    told: list[Told] = []
+    told: list[ExploredScenario] = []
     for text, scenario in read:
-        told.append(this := Told(text, scenario))
+        told.append(this := ExploredScenario(text, scenario))
         display.title = text
         with planted(scenario.expected.mutant):
             try:

@@ -31,7 +31,7 @@ from squall.sim.cli.script import ScriptRun
 from squall.sim.names import MAX_SEED
 
 if TYPE_CHECKING:
-    from squall.sim.cli.faults import Faults
+    from squall.sim.cli.faults import NamedFaults
     from squall.sim.names import EngineName
     from squall.sim.search.campaign import Campaign
 
@@ -211,7 +211,7 @@ def fuzz(
     from squall.sim.cli.reports.confidence import told_of
     from squall.sim.cli.reports.playing import play
     from squall.sim.cli.reports.proving import find_proof, prove
-    from squall.sim.search.findability import Sample
+    from squall.sim.search.detection_probability import Sample
 
     if minutes is not None:
         seeds = range(MAX_SEED)
@@ -291,7 +291,7 @@ def _check_proof(seeds: range | None, minutes: float | None, distil: int | None)
 
 
 def _check_distil(
-    seeds: range | None, minutes: float | None, engine: EngineName, faults: Faults | None
+    seeds: range | None, minutes: float | None, engine: EngineName, faults: NamedFaults | None
 ) -> None:
     """Raises BadInput for what a cover is not made with."""
     if seeds is not None:

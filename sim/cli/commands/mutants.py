@@ -176,7 +176,7 @@ def mutants(
 
 def _planted() -> dict[str, Mutant]:
     """By name. Raises BadInput where there are none."""
-    from squall.sim.search.mutants.families import ALL_MUTANTS, LISTED
+    from squall.sim.search.mutants.registry import ALL_MUTANTS, LISTED
 
     if not ALL_MUTANTS:
         raise BadInput("NAME", "", f"there are no planted bugs here; {LISTED}")

@@ -201,7 +201,7 @@ def _play(scenario: Scenario, stop: Until | None) -> tuple[Scenario, Run, CallLi
     noted."""
     from squall.sim.scenarios.failure import expecting
     from squall.sim.scenarios.file import ScenarioError
-    from squall.sim.search.again import again
+    from squall.sim.search.replay_with_mutant import again
     from squall.sim.world.call_lines import CallLines
     from squall.sim.world.watch import watching
 
@@ -218,7 +218,7 @@ def _play(scenario: Scenario, stop: Until | None) -> tuple[Scenario, Run, CallLi
 
 def _check_determinism(scenario: Scenario) -> Divergence | None:
     from squall.sim.scenarios.replay import first_divergence
-    from squall.sim.search.again import planted
+    from squall.sim.search.replay_with_mutant import planted
 
     with planted(scenario.expected.mutant):
         return first_divergence(scenario)
@@ -234,7 +234,7 @@ def _diff(
         print_difference,
     )
     from squall.sim.scenarios.replay import first_difference
-    from squall.sim.search.again import again
+    from squall.sim.search.replay_with_mutant import again
 
     with each_warning_once():
         mine, yours = again(one), again(other)

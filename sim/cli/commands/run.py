@@ -33,9 +33,9 @@ from squall.sim.cli.options import (
 )
 from squall.sim.cli.script import ScriptRun
 from squall.sim.cli.streams import each_warning_once, stdout_to_stderr
+from squall.sim.world.busy_loop import DEFAULT_LIMIT_S, limited
 from squall.sim.world.garbage import no_collections
 from squall.sim.world.latency import DEFAULT_LATENCY
-from squall.sim.world.spinning import DEFAULT_LIMIT_S, limited
 
 if TYPE_CHECKING:
     from squall.model.events.run import Run

@@ -102,10 +102,10 @@ def serve(
         problem = f"expected at least {TOKEN_LEAST} letters, digits, '-' or '_'"
         raise BadInput("--token", "", problem)
     view = None if campaign is None else _view(campaign)
-    from squall.sim.scenarios.store import Place, default_place
+    from squall.sim.scenarios.store import StorePlace, default_place
     from squall.sim.serve.server import Server
 
-    place = default_place() if store is None else Place(store)
+    place = default_place() if store is None else StorePlace(store)
     try:
         server = Server(
             place,

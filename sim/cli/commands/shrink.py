@@ -59,7 +59,7 @@ def shrink(
     """
     saved = read_scenario(scenario, Changes(faults=faults, mutant=mutant), scripts=allow_scripts)
     from squall.sim.scenarios.file import ScenarioError
-    from squall.sim.search.again import known_mutant
+    from squall.sim.search.replay_with_mutant import known_mutant
 
     try:
         known_mutant(saved.expected.mutant)

@@ -15,9 +15,9 @@ from squall.model.coverage.behaviour import SETS
 from squall.model.coverage.growth import Seen
 from squall.model.events.names import in_words
 from squall.model.events.run import NOT_CHECKED
-from squall.sim.cli.faults import Faults
+from squall.sim.cli.faults import NamedFaults
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
-from squall.sim.cli.reports.confidence import Told, print_told
+from squall.sim.cli.reports.confidence import PriorFailure, print_told
 from squall.sim.cli.reports.failing import print_program
 from squall.sim.faults.plan import NO_FAULTS
 from squall.sim.names import Device, EngineName
@@ -44,7 +44,7 @@ class Asked:
     jobs: int
     device: Device
     engine: EngineName
-    faults: Faults | None
+    faults: NamedFaults | None
     title: str = "fuzz"
     #: play the distilled cover first; or distil one of the seeds
     cover: bool = False
@@ -112,17 +112,17 @@ def tell_known(campaign: Campaign) -> None:
         return
     from squall.sim.diff.known import known_rules
     from squall.sim.scenarios.settings import campaign_settings
-    from squall.sim.stock.shared import close_zygotes
+    from squall.sim.stock.shared import close_fork_servers
 
     try:
         with campaign_settings():
             for failure in campaign.failures.values():
                 failure.known = known_rules(failure.scenario)
     finally:
-        close_zygotes()
+        close_fork_servers()
 
 
-def campaign_json(campaign: Campaign, asked: Asked, told: list[Told] | None = None) -> str:
+def campaign_json(campaign: Campaign, asked: Asked, told: list[PriorFailure] | None = None) -> str:
     """The object of ``squall fuzz --json``; its keys are in docs/json.md."""
     good = "ok" if campaign.unchecked is None else NOT_CHECKED
     outcome = good if campaign.ok else "failed"
@@ -180,7 +180,7 @@ def print_campaign(
     console: Console,
     *,
     stats: bool,
-    told: list[Told] | None = None,
+    told: list[PriorFailure] | None = None,
 ) -> None:
     """Failures by what broke, the features if asked for, and a summary.
 

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.text import Text
 
 from squall.sim.search.campaign import Campaign
+from squall.sim.search.detection_probability import BELIEVED, Confidence
 from squall.sim.search.draw import Settings
-from squall.sim.search.evidence import COVER, SCHEDULES, SEEDS, Evidence, Kept
-from squall.sim.search.findability import BELIEVED, Confidence
+from squall.sim.search.failure_rates import COVER, SCHEDULES, SEEDS, Evidence, Kept
 
 #: failures that are printed, the last found first
 _SHOWN = 5
@@ -23,7 +23,7 @@ _WORDS = {
 
 
 @dataclass(frozen=True)
-class Told:
+class PriorFailure:
     """A failure that was found before, and what clean scenarios say of it. ``what`` None: only a
     seed was named."""
 
@@ -80,15 +80,17 @@ class Told:
         return said
 
 
-def told_of(campaign: Campaign, seeds: range, settings: Settings) -> list[Told] | None:
+def told_of(campaign: Campaign, seeds: range, settings: Settings) -> list[PriorFailure] | None:
     """What a campaign says of each failure that was found before; None unless it is clean."""
     if not campaign.ok or campaign.unchecked is not None:
         return None
     every = Evidence.of(settings)
-    return [Told(each.last.source, each.after(campaign, seeds), each.last) for each in every]
+    return [
+        PriorFailure(each.last.source, each.after(campaign, seeds), each.last) for each in every
+    ]
 
 
-def print_told(told: list[Told], console: Console) -> None:
+def print_told(told: list[PriorFailure], console: Console) -> None:
     """A line for each failure; the last found first."""
     console.print(Text("failures that were found before, and not in this campaign"))
     for each in told[:_SHOWN]:

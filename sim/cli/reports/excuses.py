@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from squall.model.checks.excuses import EXCUSES
-from squall.sim.cli.faults import Faults
+from squall.sim.cli.faults import NamedFaults
 from squall.sim.cli.reports.campaign import Asked
 from squall.sim.cli.reports.playing import play
 from squall.sim.diff.quirks import QUIRKS
@@ -67,7 +67,7 @@ def _play_all(seeds: range, jobs: int) -> dict[str, Campaign]:
             jobs=jobs,
             device="cpu",
             engine="port",
-            faults=None if profile is None else Faults(profile, profile, NO_FAULTS),
+            faults=None if profile is None else NamedFaults(profile, profile, NO_FAULTS),
             title=name,
         )
         campaigns[name] = play(asked, asked.settings)

@@ -15,7 +15,7 @@ from squall.model.coverage.sometimes import situations
 from squall.model.events.names import in_words
 from squall.sim.cli.panels import print_panel, summary_table, verdict
 from squall.sim.cli.reports.group_orders import ToldOfGroups
-from squall.sim.explore.campaign import Part
+from squall.sim.explore.campaign import ExploredPart
 from squall.sim.explore.execution import How
 from squall.sim.explore.faults import kind_of
 from squall.sim.explore.state import digest
@@ -29,12 +29,12 @@ _MOST_SHOWN = 12
 
 
 @dataclass
-class Told:
+class ExploredScenario:
     """One scenario: what was given, its explorations, and the failures that were kept."""
 
     text: str
     scenario: Scenario
-    parts: list[Part] = field(default_factory=list)
+    parts: list[ExploredPart] = field(default_factory=list)
     kept: list[tuple[Found, Failure | None, str]] = field(default_factory=list)
 
     @property
@@ -63,7 +63,9 @@ class Told:
         return "ok" if self.exhausted else "not exhausted"
 
 
-def keep(part: Part, warn: Callable[[str], object]) -> list[tuple[Found, Failure | None, str]]:
+def keep(
+    part: ExploredPart, warn: Callable[[str], object]
+) -> list[tuple[Found, Failure | None, str]]:
     """Put the failures of an exploration into the store, each with an order that shows it."""
     keeper = Keeper(warn)
     return [
@@ -87,9 +89,9 @@ def not_covered(how: How) -> list[str]:
     return lines
 
 
-def explored_json(told: list[Told], how: How, of_groups: list[ToldOfGroups]) -> str:
+def explored_json(told: list[ExploredScenario], how: How, of_groups: list[ToldOfGroups]) -> str:
     """The object of ``squall explore --json``; its keys are in docs/json.md."""
-    every: list[Told | ToldOfGroups] = [*told, *of_groups]
+    every: list[ExploredScenario | ToldOfGroups] = [*told, *of_groups]
     outcomes = [each.outcome for each in every]
     worst = [
         outcome for outcome in ("interrupted", "failed", "not exhausted") if outcome in outcomes
@@ -107,7 +109,7 @@ def explored_json(told: list[Told], how: How, of_groups: list[ToldOfGroups]) -> 
     )
 
 
-def scenario_json(told: Told) -> dict[str, Any]:
+def scenario_json(told: ExploredScenario) -> dict[str, Any]:
     """What is said of one scenario."""
     return {
         "scenario": told.text,
@@ -148,7 +150,7 @@ def _numbers(explored: Explored) -> dict[str, Any]:
 
 
 def print_explored(
-    told: list[Told], of_groups: list[ToldOfGroups], how: How, console: Console
+    told: list[ExploredScenario], of_groups: list[ToldOfGroups], how: How, console: Console
 ) -> None:
     """A panel for each scenario, and what is covered by none."""
     for script in of_groups:
@@ -177,7 +179,7 @@ def print_explored(
         console.print(Text(f"not covered: {line}", style="dim"))
 
 
-def _outcome(told: Told) -> str:
+def _outcome(told: ExploredScenario) -> str:
     if told.interrupted:
         return "interrupted"
     if told.failed:
@@ -188,7 +190,7 @@ def _outcome(told: Told) -> str:
     return "not exhausted: nothing found so far, and the budget is spent"
 
 
-def _add(table: Any, part: Part) -> None:
+def _add(table: Any, part: ExploredPart) -> None:
     explored = part.explored
     said = f"{explored.complete:,} executions of {len(explored.classes):,} classes"
     if explored.pruned:
@@ -199,9 +201,9 @@ def _add(table: Any, part: Part) -> None:
     table.add_row(in_words(part.fault, {}) or "explored", said)
 
 
-def _add_sums(table: Any, parts: list[Part]) -> None:
+def _add_sums(table: Any, parts: list[ExploredPart]) -> None:
     """A line for each kind of fault, and one for all."""
-    by_kind: dict[str, list[Part]] = {}
+    by_kind: dict[str, list[ExploredPart]] = {}
     for part in parts:
         by_kind.setdefault(kind_of(part.fault), []).append(part)
     for kind, these in by_kind.items():
@@ -209,7 +211,7 @@ def _add_sums(table: Any, parts: list[Part]) -> None:
     table.add_row("one fault", _sum(parts))
 
 
-def _sum(parts: list[Part]) -> str:
+def _sum(parts: list[ExploredPart]) -> str:
     complete = sum(part.explored.complete for part in parts)
     classes = sum(len(part.explored.classes) for part in parts)
     states = len({state for part in parts for state in part.explored.states})

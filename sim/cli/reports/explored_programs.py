@@ -11,8 +11,8 @@ from rich.text import Text
 
 from squall.model.events.names import in_words
 from squall.sim.cli.panels import print_panel, summary_table, verdict
-from squall.sim.cli.reports.explore import Told, not_covered, scenario_json
-from squall.sim.explore.campaign import Part
+from squall.sim.cli.reports.explore import ExploredScenario, not_covered, scenario_json
+from squall.sim.explore.campaign import ExploredPart
 from squall.sim.explore.execution import How
 
 #: programs that are shown one by one
@@ -42,7 +42,7 @@ class Totals:
     interrupted: bool = False
     several: list[tuple[str, int]] = field(default_factory=list)
 
-    def add(self, text: str, explored: list[Part]) -> None:
+    def add(self, text: str, explored: list[ExploredPart]) -> None:
         """Count all explorations of a program, the first of which is without a fault."""
         self.programs += 1
         self.explorations += len(explored)
@@ -69,7 +69,9 @@ def outcome(totals: Totals) -> str:
     return "ok" if totals.exhausted == totals.programs else "not exhausted"
 
 
-def programs_json(expression: str, count: int, totals: Totals, told: list[Told], how: How) -> str:
+def programs_json(
+    expression: str, count: int, totals: Totals, told: list[ExploredScenario], how: How
+) -> str:
     """The object of ``squall explore --programs --json``; its keys are in docs/json.md."""
     return json.dumps(
         {
@@ -102,7 +104,12 @@ def programs_json(expression: str, count: int, totals: Totals, told: list[Told],
 
 
 def print_programs(
-    expression: str, count: int, totals: Totals, told: list[Told], how: How, console: Console
+    expression: str,
+    count: int,
+    totals: Totals,
+    told: list[ExploredScenario],
+    how: How,
+    console: Console,
 ) -> None:
     """Totals, and each program of which something does not hold."""
     table = summary_table()

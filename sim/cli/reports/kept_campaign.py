@@ -16,14 +16,14 @@ from rich.text import Text
 
 from squall.model.events.run import Violation
 from squall.sim.campaigns.driver import Look
+from squall.sim.campaigns.failure_reports import told_lines, told_of
 from squall.sim.campaigns.known import Known
 from squall.sim.campaigns.lease import Judged
 from squall.sim.campaigns.parts import Part
 from squall.sim.campaigns.parts.diff import DIFFERENCE
 from squall.sim.campaigns.plan import Plan
 from squall.sim.campaigns.row import Key, Row
-from squall.sim.campaigns.store import CampaignStore, Kind
-from squall.sim.campaigns.told import told_lines, told_of
+from squall.sim.campaigns.store import CampaignStore, FailureKind
 from squall.sim.cli.bar import Bar
 from squall.sim.cli.exits import INTERRUPTED, exit_code
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
@@ -96,7 +96,9 @@ class Telling:
             self._bar.advance(self._bars[name], len(judged.lease.seeds))
         for row in judged.failures:
             self._failed += 1
-            self.tell(Kind(row.property, row.what, name, row.seed, row.digest, row.text, row.place))
+            self.tell(
+                FailureKind(row.property, row.what, name, row.seed, row.digest, row.text, row.place)
+            )
 
     def loss(self, line: str) -> None:
         """A worker is gone."""
@@ -116,7 +118,7 @@ class Telling:
         said = f"{per_second:,.1f}/s, {look.jobs} at a time{workers}{failed}"
         self._bar.say(completed=self._judged + here, said=said)
 
-    def tell(self, kind: Kind) -> None:
+    def tell(self, kind: FailureKind) -> None:
         """Keep the first scenario of a kind, and print it."""
         key = kind.key
         if key in self.files:
@@ -135,17 +137,17 @@ class Telling:
             lines += [f"  look: {shlex.join(['squall', 'timeline', file])}", f"  kept: {file}"]
         self.console.print("\n".join(lines), markup=False)
 
-    def again(self, kind: Kind) -> str | None:
+    def again(self, kind: FailureKind) -> str | None:
         """A command line that shows it again; None if there is none."""
         again = self._parts[kind.part].again(_row(kind))
         file = self.files.get(kind.key)
         return shlex.join(["squall", "replay", file]) if again is None and file else again
 
-    def name_of(self, kind: Kind) -> str:
+    def name_of(self, kind: FailureKind) -> str:
         """The number of it in words."""
         return self._parts[kind.part].name_of(kind.seed)
 
-    def _failure(self, kind: Kind) -> Failure | None:
+    def _failure(self, kind: FailureKind) -> Failure | None:
         try:
             scenario = self._parts[kind.part].scenario(_row(kind))
         except Exception:
@@ -262,7 +264,7 @@ class Report:
         table.add_row("kept in", str(self._file))
         return table
 
-    def _failure_json(self, kind: Kind) -> dict[str, Any]:
+    def _failure_json(self, kind: FailureKind) -> dict[str, Any]:
         return {
             **kind._asdict(),
             "replay": self._telling.again(kind),
@@ -285,7 +287,7 @@ def _regression_json(each: Known) -> dict[str, Any]:
     }
 
 
-def _row(kind: Kind) -> Row:
+def _row(kind: FailureKind) -> Row:
     return Row(kind.seed, kind.property, kind.what, kind.digest, text=kind.text, place=kind.place)
 
 

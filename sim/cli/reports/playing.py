@@ -16,7 +16,7 @@ from squall.sim.search.campaign import Campaign, run_campaign
 from squall.sim.search.covering import Covering
 from squall.sim.search.covers import CoverError, own_file
 from squall.sim.search.draw import Settings
-from squall.sim.search.evidence import keep
+from squall.sim.search.failure_rates import keep
 from squall.sim.search.histories import keep_history
 from squall.sim.search.judge import Verdict
 

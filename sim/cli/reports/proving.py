@@ -6,17 +6,17 @@ import time
 
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.reports.campaign import Asked
-from squall.sim.cli.reports.confidence import Told, percent
+from squall.sim.cli.reports.confidence import PriorFailure, percent
 from squall.sim.cli.reports.playing import Display
 from squall.sim.scenarios.failure import Failure
 from squall.sim.search.campaign import Campaign, run_campaign
 from squall.sim.search.covers import CoverError, own_file
+from squall.sim.search.detection_probability import Sample
 from squall.sim.search.draw import Settings
-from squall.sim.search.evidence import kept
-from squall.sim.search.findability import Sample
+from squall.sim.search.failure_rates import kept
 from squall.sim.search.judge import Verdict
-from squall.sim.search.proving import Proof, UnknownError, proof_of
 from squall.sim.search.schedules import Rescheduled
+from squall.sim.search.verify_fix import Proof, UnknownError, proof_of
 
 #: real seconds between two writings of what was played
 _KEEP_S = 5.0
@@ -49,7 +49,9 @@ def _elsewhere(source: int | Rescheduled) -> str:
     return f"; it was found with {' and '.join(sorted(profiles))}" if profiles else ""
 
 
-def prove(proof: Proof, asked: Asked, settings: Settings) -> tuple[Campaign, list[Told] | None]:
+def prove(
+    proof: Proof, asked: Asked, settings: Settings
+) -> tuple[Campaign, list[PriorFailure] | None]:
     """Play what the proof asks for, with progress and failures on standard error.
 
     What was played is kept, now and then and at the end, so that it can go on there. Returns what
@@ -80,7 +82,7 @@ def prove(proof: Proof, asked: Asked, settings: Settings) -> tuple[Campaign, lis
             on_verdict=show,
         )
         keeping.keep(campaign, now=True)
-    told = [Told(str(proof.source), proof.confidence, proof.kept)] if campaign.ok else None
+    told = [PriorFailure(str(proof.source), proof.confidence, proof.kept)] if campaign.ok else None
     return campaign, told
 
 

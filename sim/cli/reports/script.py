@@ -19,7 +19,7 @@ from squall.model.events.waiting import to_json as graph_json
 from squall.model.one_process.reference import GradientSummary
 from squall.sim.cli.panels import WIDTH, print_panel, summary_table, unchecked_row, verdict
 from squall.sim.library.errors import TOLD_ELSEWHERE, leaked, together
-from squall.sim.scripts.raised import raised_remotely, rank_error
+from squall.sim.scripts.raised_error import raised_remotely, rank_error
 from squall.sim.scripts.ranks import command_line, has_ranks
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from typing import Any
 from rich.console import Console
 from rich.progress import SpinnerColumn, TimeElapsedColumn
 
+from squall.sim.campaigns.failure_reports import loaded, triaged
 from squall.sim.campaigns.known import Known, known, remember
 from squall.sim.campaigns.row import Key
 from squall.sim.campaigns.store import CampaignStore
 from squall.sim.campaigns.tables import TRIAGE
-from squall.sim.campaigns.told import loaded, triaged
 from squall.sim.campaigns.triage import Task, Triage, Triaged
 from squall.sim.cli.bar import Bar
 from squall.sim.scenario import Scenario

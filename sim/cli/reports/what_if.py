@@ -13,7 +13,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from squall.model.events.group_time import GroupTime, Step
+from squall.model.events.group_time import GroupTime, StepTime
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.panels import print_panel, summary_table
 from squall.sim.names import PlotlyFrom
@@ -27,7 +27,7 @@ _RANKS, _STEPS = 16, 8
 
 
 @dataclass
-class Part:
+class CostPart:
     """Seconds of one rank in operations of one kind: while data moved, and by whom it waited for."""
 
     moving_s: float = 0.0
@@ -43,11 +43,11 @@ class OfRank:
     """Seconds of one rank in a step."""
 
     compute_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    parts: dict[str, Part] = field(default_factory=lambda: defaultdict(Part))
+    parts: dict[str, CostPart] = field(default_factory=lambda: defaultdict(CostPart))
     idle_s: float = 0.0
 
 
-def parts_of(found: GroupTime, step: Step) -> dict[int, OfRank]:
+def parts_of(found: GroupTime, step: StepTime) -> dict[int, OfRank]:
     """By rank, where the time of a step goes."""
     ranks = {rank: OfRank() for rank in sorted(step.end_s)}
     for each in found.segments_in(step):
@@ -64,14 +64,14 @@ def parts_of(found: GroupTime, step: Step) -> dict[int, OfRank]:
     return ranks
 
 
-def bubbles(ranks: dict[int, OfRank], step: Step) -> float:
+def bubbles(ranks: dict[int, OfRank], step: StepTime) -> float:
     """The share of all ranks' time in which they do not compute."""
     whole_s = sum(step.end_s[rank] - step.start_s[rank] for rank in ranks)
     computed_s = sum(sum(each.compute_s.values()) for each in ranks.values())
     return 1 - computed_s / whole_s if whole_s else 0.0
 
 
-def report_json(found: GroupTime, step: Step, asked: ScriptRun) -> str:
+def report_json(found: GroupTime, step: StepTime, asked: ScriptRun) -> str:
     """The object of ``squall what-if --json``; its keys are in docs/json.md."""
     ranks = parts_of(found, step)
     return json.dumps(
@@ -112,7 +112,7 @@ def _rank_json(rank: int, of: OfRank) -> dict[str, Any]:
 
 
 def print_report(
-    found: GroupTime, step: Step, asked: ScriptRun, console: Console, page: Path | None
+    found: GroupTime, step: StepTime, asked: ScriptRun, console: Console, page: Path | None
 ) -> None:
     """A table of the step's parts by rank, and its critical path."""
     from squall.sim.pictures.step_time import told
@@ -164,7 +164,9 @@ def _rows(of: OfRank) -> Iterator[tuple[str, str, str, str]]:
         yield "nothing", seconds(of.idle_s), "", ""
 
 
-def write_page(found: GroupTime, step: Step, title: str, path: Path, plotly: PlotlyFrom) -> None:
+def write_page(
+    found: GroupTime, step: StepTime, title: str, path: Path, plotly: PlotlyFrom
+) -> None:
     """Draw the step. Raises :class:`BadInput`."""
     from squall.sim.pictures.figure_page import figure_page
     from squall.sim.pictures.plotly_js import write_plotly

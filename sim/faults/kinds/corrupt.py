@@ -27,7 +27,7 @@ class Corrupt(MessageFault):
         count = "a byte" if self.flips == 1 else f"{self.flips} bytes"
         return f"changes {count} of {which}"
 
-    def verdict(self, hit: Hit) -> rules.Verdict:
+    def verdict(self, hit: Hit) -> rules.Ruling:
         return rules.Corrupt(self.flips, hit.stream, item=hit.item, nth=hit.nth)
 
 

@@ -28,7 +28,7 @@ class Delay(MessageFault):
         more = f" and up to {self.spread_s:g} s more" if self.spread_s else ""
         return f"delays {which} by {self.seconds:g} s{more}"
 
-    def verdict(self, hit: Hit) -> rules.Verdict:
+    def verdict(self, hit: Hit) -> rules.Ruling:
         seconds = self.seconds
         if self.spread_s:
             seconds += hit.stream.random() * self.spread_s

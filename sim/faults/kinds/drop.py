@@ -26,7 +26,7 @@ class Drop(MessageFault):
     def done_to(self, which: str) -> str:
         return f"drops {which}"
 
-    def verdict(self, hit: Hit) -> rules.Verdict:
+    def verdict(self, hit: Hit) -> rules.Ruling:
         return rules.Drop("dropped by a fault", item=hit.item, nth=hit.nth)
 
     def on_stock(self, settings: StockSettings) -> str | None:

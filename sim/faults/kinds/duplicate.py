@@ -28,7 +28,7 @@ class Duplicate(MessageFault):
         after = listed([f"{after_s:g} s" for after_s in self.after_s])
         return f"delivers {which} again {after} later"
 
-    def verdict(self, hit: Hit) -> rules.Verdict:
+    def verdict(self, hit: Hit) -> rules.Ruling:
         return rules.Duplicate(self.after_s, item=hit.item, nth=hit.nth)
 
 

@@ -24,7 +24,7 @@ class Fail(MessageFault):
     def done_to(self, which: str) -> str:
         return f"lets the sending of {which} fail ({self.error})"
 
-    def verdict(self, hit: Hit) -> rules.Verdict:
+    def verdict(self, hit: Hit) -> rules.Ruling:
         return rules.Fail(self.error, item=hit.item, nth=hit.nth)
 
     def on_stock(self, settings: StockSettings) -> str | None:

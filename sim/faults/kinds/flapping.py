@@ -44,7 +44,7 @@ class Flapping(LinkFault):
 
 
 class _UpAndDown(LossyLink[Flapping]):
-    def verdict(self, message: Message, nth: int, time_s: float) -> rules.Verdict | None:
+    def verdict(self, message: Message, nth: int, time_s: float) -> rules.Ruling | None:
         item = self.item
         into_s = (time_s - item.from_s) % item.period_s
         if into_s >= item.down_s:

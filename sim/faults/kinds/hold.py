@@ -13,7 +13,7 @@ from squall.sim.faults.inner import Inside
 from squall.sim.faults.limits import Problem, Seconds
 from squall.sim.faults.messages import Hit, Matcher, MessageEffect, MessageFault, Selector
 from squall.sim.world import rules
-from squall.sim.world.held import Held
+from squall.sim.world.held_messages import Held
 from squall.sim.world.primitives import SimTimer
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class _Holding(MessageEffect[Hold]):
         self._timers: list[SimTimer] = []
         injection.shared(Inside).on_handled(self._handled)
 
-    def hit(self, hit: Hit) -> rules.Verdict | None:
+    def hit(self, hit: Hit) -> rules.Ruling | None:
         if self._over:
             return None
         timer = self.injection.runtime.call_later(

@@ -47,7 +47,7 @@ class Loss(LinkFault):
 
 
 class _Losing(LossyLink[Loss]):
-    def verdict(self, message: Message, nth: int, time_s: float) -> rules.Verdict | None:
+    def verdict(self, message: Message, nth: int, time_s: float) -> rules.Ruling | None:
         stream = self.injection.stream(self.item.id, message, nth)
         if stream.random() >= self.item.probability:
             return None

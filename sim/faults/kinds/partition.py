@@ -15,7 +15,7 @@ from squall.sim.faults.fault import Effect, Fault, Group, Injection, Judge
 from squall.sim.faults.limits import Cut, Problem, Rank, Seconds, window_problem
 from squall.sim.faults.links import cut_off
 from squall.sim.faults.words import CUTS, listed, window
-from squall.sim.world.rules import Verdict
+from squall.sim.world.rules import Ruling
 
 if TYPE_CHECKING:
     from squall.real.rpc.message import Message
@@ -76,7 +76,7 @@ class _Parted(Judge[Partition]):
         self._until_s = injection.heal_s if item.until_s is None else item.until_s
         self._groups = {rank: at for at, group in enumerate(item.groups) for rank in group}
 
-    def judge(self, message: Message, nth: int, time_s: float) -> Verdict | None:
+    def judge(self, message: Message, nth: int, time_s: float) -> Ruling | None:
         item = self.item
         if not item.from_s <= time_s < self._until_s or not self._separates(message):
             return None

@@ -27,7 +27,7 @@ class Reset(MessageFault):
     def done_to(self, which: str) -> str:
         return f"loses {which} with its connection, after {self.part:.0%} of its way"
 
-    def verdict(self, hit: Hit) -> rules.Verdict:
+    def verdict(self, hit: Hit) -> rules.Ruling:
         return rules.Reset(self.part, item=hit.item, nth=hit.nth)
 
 

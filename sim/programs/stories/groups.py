@@ -13,7 +13,7 @@ from squall.real.rpc.wire_names import label_module
 from squall.real.worker import current_worker
 from squall.sim.programs.stories.api import told
 from squall.sim.programs.stories.calls import echo, error_of, sleep
-from squall.sim.programs.stories.visitor import OWN_AGENTS, Visitor, network_beside
+from squall.sim.programs.stories.own_process import OWN_AGENTS, Visitor, network_beside
 
 label_module(__name__, "groups")
 story = stories_of(__name__, rank=105)

@@ -12,7 +12,7 @@ from squall.real.rpc.wire_names import label_module
 from squall.real.runtime import current_task
 from squall.sim.programs.stories.api import told, whoami
 from squall.sim.programs.stories.calls import SHORT_S, SLOW_S, error_of, sleep
-from squall.sim.programs.stories.turns import turn
+from squall.sim.programs.stories.mutual_exclusion import turn
 
 label_module(__name__, "members")
 story = stories_of(__name__, rank=70)

@@ -12,7 +12,7 @@ from functools import partial
 from squall.model.discovery import modules_in
 from squall.model.one_process.outcome import Outcome
 from squall.model.program.acts.act import Act
-from squall.model.program.acts.alone import MARGIN_S, told_alone
+from squall.model.program.acts.expected import MARGIN_S, told_alone
 from squall.model.program.cargo import Cargo
 from squall.model.program.chain import Chain
 from squall.model.program.program import Beside, Step, beside

@@ -15,7 +15,7 @@ from squall.real.rpc.server_profiling import (
 )
 from squall.real.rpc.wire_names import label_module
 from squall.sim.programs.stories.api import told, whoami
-from squall.sim.programs.stories.turns import turn
+from squall.sim.programs.stories.mutual_exclusion import turn
 
 label_module(__name__, "server profiles")
 story = stories_of(__name__, rank=90)

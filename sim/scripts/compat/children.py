@@ -15,7 +15,6 @@ from types import FrameType
 from typing import Any
 
 from squall.sim.scripts import exchange
-from squall.sim.scripts.compat.carry import Parcel
 from squall.sim.scripts.compat.errors import report
 from squall.sim.scripts.compat.forked import Memory
 from squall.sim.scripts.compat.modules import CHILD_MAIN
@@ -26,6 +25,7 @@ from squall.sim.scripts.compat.process import (
     SimProcess,
     current_process,
 )
+from squall.sim.scripts.compat.process_pickling import Parcel
 from squall.sim.scripts.compat.signals import deliver
 from squall.sim.scripts.leaks import LABEL
 from squall.sim.scripts.ranks import inherited

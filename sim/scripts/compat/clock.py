@@ -1,7 +1,7 @@
 """The ``time`` module of a simulated process: virtual time.
 
 A clock read lets a microsecond pass and other tasks run, so that a loop that polls makes progress: see
-:mod:`squall.sim.world.looks`. Imports no torch.
+:mod:`squall.sim.world.polling_tasks`. Imports no torch.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from squall.real.runtime import current_task, current_task_or_none
-from squall.sim.scripts.compat.described import builtin
-from squall.sim.scripts.compat.facades import Facade
+from squall.sim.scripts.compat.module_facades import Facade
+from squall.sim.scripts.compat.signatures import builtin
 from squall.sim.scripts.times import EPOCH_S, functions
 
 if TYPE_CHECKING:

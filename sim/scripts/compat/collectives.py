@@ -11,14 +11,14 @@ from torch import Tensor
 
 from squall.sim.scripts.collectives import Operation, hear_of_all
 from squall.sim.scripts.compat import groups, point_to_point, rebound
-from squall.sim.scripts.compat.groups import Group
+from squall.sim.scripts.compat.groups import GroupHandle
 from squall.sim.scripts.compat.process import current_process
 from squall.sim.scripts.compat.work import Work, in_background
 from squall.sim.world.places import tell_as
 
 
 def _collective(
-    own: Group, operation: Operation, args: Sequence[Any] = (), is_async: bool = False
+    own: GroupHandle, operation: Operation, args: Sequence[Any] = (), is_async: bool = False
 ) -> Work | None:
     """What a group's members call with ``args``. The number that they meet under is taken at the call, so that
     overlapping collectives are matched in the order of the calls."""
@@ -37,7 +37,7 @@ def _collective(
 def _method(what: str, options: Mapping[str, str]) -> Callable[..., Work | None]:
     """A method of groups that is one of their ``operations``. ``options``: by argument, which option says it."""
 
-    def method(own: Group, *given: Any, opts: Any = None) -> Work | None:
+    def method(own: GroupHandle, *given: Any, opts: Any = None) -> Work | None:
         *tensors, opts = given if opts is None else (*given, opts)
         if what != "all_to_all_single":
             tensors = [[each] if isinstance(each, Tensor) else each for each in tensors]
@@ -48,7 +48,7 @@ def _method(what: str, options: Mapping[str, str]) -> Callable[..., Work | None]
     return method
 
 
-def _monitored_barrier(own: Group, timeout: timedelta, wait_all_ranks: bool) -> None:
+def _monitored_barrier(own: GroupHandle, timeout: timedelta, wait_all_ranks: bool) -> None:
     tag = "monitored_barrier", own.next_number()
 
     def done(tells: list[int], wants: list[int], timeout_s: float) -> str | None:
@@ -85,7 +85,7 @@ _METHODS = {
     **dict.fromkeys(("all_to_all_single", "alltoall_base"), _method("all_to_all_single", {})),
 }
 for _name, _function in _METHODS.items():
-    setattr(Group, _name, _function)
+    setattr(GroupHandle, _name, _function)
 
 
 globals().update(rebound.NAMES)

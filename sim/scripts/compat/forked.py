@@ -7,9 +7,9 @@ from types import FunctionType, ModuleType
 
 import torch
 
-from squall.sim.scripts.compat.carry import Parcel
 from squall.sim.scripts.compat.modules import CHILD_MAIN, MAIN
 from squall.sim.scripts.compat.process import SimProcess
+from squall.sim.scripts.compat.process_pickling import Parcel
 
 
 class Memory:

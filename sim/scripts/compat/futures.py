@@ -8,7 +8,7 @@ from typing import Any
 
 from squall.real.future import Future
 from squall.real.rpc import public
-from squall.sim.scripts.made import note, over
+from squall.sim.scripts.unended import note, over
 from squall.sim.world.places import tell_as
 
 tell_as(__name__, "torch.distributed.rpc.api")

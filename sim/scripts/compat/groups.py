@@ -36,12 +36,12 @@ from squall.sim.scripts.compat.process import (
 )
 from squall.sim.scripts.group import Wait
 from squall.sim.scripts.groups import DEFAULT_TIMEOUT_S
-from squall.sim.scripts.made import forget, note, over
+from squall.sim.scripts.unended import forget, note, over
+from squall.sim.world.deadlock import stalled
 from squall.sim.world.network import Network
 from squall.sim.world.pieces import POINT_TO_POINT, Connections, Part, Piece, Tag
 from squall.sim.world.places import line_of, user_place
 from squall.sim.world.stack_reading import Rank, Reading, Thread, reads
-from squall.sim.world.stuck import stalled
 
 _GROUPS, _REGISTERED = "process groups", "registered"
 #: the name of the first group
@@ -76,7 +76,7 @@ def _groups_of(process: SimProcess) -> Groups:
     return found
 
 
-class Group:
+class GroupHandle:
     """One process's handle of a group. ``ranks`` are global; ``rank`` is its place among them."""
 
     # Which PyTorch's barrier and monitored barrier ask for.
@@ -117,15 +117,15 @@ class Group:
         for member in range(self.size()):
             self._join(member)
 
-    def _shared(self, made_of: list[int]) -> members.Group[Given]:
+    def _shared(self, made_of: list[int]) -> members.ProcessGroup[Given]:
         """What all members have in common."""
         world = self._worker.world
         assert isinstance(world, Network), "scripts run on a simulated one"
-        made = members.Group(self.all, self.group_name, self.size())
+        made = members.ProcessGroup(self.all, self.group_name, self.size())
         made.is_made_of(made_of, str(user_place(sys._getframe())))
         own = Store(world.runtime)  # members of several groups are at the same places
         made.connections = Connections(world, own, made, dict(enumerate(self.ranks)))
-        found: members.Group[Given] = self.store.first("members", made)
+        found: members.ProcessGroup[Given] = self.store.first("members", made)
         if found is made:
             self.all.groups.append(made)
         return found
@@ -218,7 +218,7 @@ class Group:
 class Begun(NamedTuple):
     """An operation that ``own`` member has begun, and what it gives itself."""
 
-    group: Group
+    group: GroupHandle
     operation: Operation
     own: list[Tensor] | None
     wait: Wait[Given]
@@ -282,7 +282,7 @@ class _Groups:
     """The groups that one process knows."""
 
     def __init__(self) -> None:
-        self.default: Group | None = None
+        self.default: GroupHandle | None = None
         self.made = 0
         self.inits: dict[str, int] = {}
 
@@ -295,9 +295,9 @@ def groups() -> _Groups:
     return found
 
 
-def resolve(group: Any) -> Group:
+def resolve(group: Any) -> GroupHandle:
     """The group meant; None: the default one. Raises ValueError as torch does."""
-    if isinstance(group, Group):
+    if isinstance(group, GroupHandle):
         return group
     default = groups().default
     if default is None:
@@ -314,7 +314,7 @@ def resolve(group: Any) -> Group:
 
 class _WorldMeta(type):
     @property
-    def WORLD(cls) -> Group | None:  # noqa: N802 - torch's name
+    def WORLD(cls) -> GroupHandle | None:  # noqa: N802 - torch's name
         """The default group of whoever asks."""
         return groups().default
 
@@ -373,7 +373,7 @@ def init_process_group(
         raise RuntimeError(f"rank {rank} has joined the process group already")
     if worker.agent is None:
         worker.id = rank
-    known.default = Group(
+    known.default = GroupHandle(
         own,
         DEFAULT,
         range(world_size),
@@ -395,7 +395,7 @@ def destroy_process_group(group: Any = None) -> None:
         known.default.leave()
         known.default = None
         forget("process groups")
-    elif isinstance(group, Group):
+    elif isinstance(group, GroupHandle):
         over(group)
         group.leave()
 
@@ -441,7 +441,7 @@ def new_group(
     if default.rank() not in members:
         return NON_MEMBER
     name = str(known.made) if not use_local_synchronization else f"{members}"
-    made = Group(
+    made = GroupHandle(
         default.store.prefixed(f"group {name}"),
         name,
         members,
@@ -469,7 +469,7 @@ def get_group_rank(group: Any, global_rank: int) -> int:
     return global_rank if made is _get_default_group() else made.member(global_rank)
 
 
-def _get_default_group() -> Group:
+def _get_default_group() -> GroupHandle:
     """Raises ValueError if there is none."""
     return resolve(None)
 

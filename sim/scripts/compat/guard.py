@@ -26,7 +26,7 @@ from torch.distributed import distributed_c10d
 from squall.real.own_files import OWN_FILES
 from squall.sim.scripts.backends import numbered
 from squall.sim.scripts.compat import collectives
-from squall.sim.scripts.compat.groups import Group, registered
+from squall.sim.scripts.compat.groups import GroupHandle, registered
 from squall.sim.scripts.compat.process import current_process, current_process_or_none
 from squall.sim.world.places import place_of
 
@@ -113,7 +113,7 @@ def _install() -> None:
             # That one looks at which functions of its own operations are.
             is_batch = name == "batch_isend_irecv"
             put[real] = numbered(real) if is_batch else _forwarded(real, function)
-    Group.__getattr__ = _of_a_compiled_group  # type: ignore[attr-defined]
+    GroupHandle.__getattr__ = _of_a_compiled_group  # type: ignore[attr-defined]
     for name in ("_get_object_coll_device", "_get_pg_default_device"):
         setattr(distributed_c10d, name, _on_the_cpu(getattr(distributed_c10d, name)))
     for name in ("_resolve_group", "_resolve_group_name"):
@@ -144,7 +144,7 @@ def _guarded(real: Callable[..., Any], what: str) -> Callable[..., Any]:
     return call
 
 
-def _of_a_compiled_group(group: Group, name: str) -> Any:
+def _of_a_compiled_group(group: GroupHandle, name: str) -> Any:
     if hasattr(c10d.ProcessGroup, name):
         refuse(f"{name} of a compiled process group")
     raise AttributeError(f"{type(group).__name__!r} object has no attribute {name!r}")
@@ -153,7 +153,7 @@ def _of_a_compiled_group(group: Group, name: str) -> Any:
 def _resolved(real: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(real)
     def call(group: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(group, Group):
+        if isinstance(group, GroupHandle):
             refuse("a functional collective")
         return real(group, *args, **kwargs)
 
@@ -163,7 +163,7 @@ def _resolved(real: Callable[..., Any]) -> Callable[..., Any]:
 def _on_the_cpu(real: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(real)
     def call(group: Any = None) -> Any:
-        return torch.device("cpu") if isinstance(group, Group) else real(group)
+        return torch.device("cpu") if isinstance(group, GroupHandle) else real(group)
 
     return call
 

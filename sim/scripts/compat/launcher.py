@@ -24,11 +24,11 @@ import torch
 from squall.sim.scenario import Script
 from squall.sim.scripts import dates, ranks
 from squall.sim.scripts.backends import BACKENDS
-from squall.sim.scripts.compat import clock, guard, operators, registers
+from squall.sim.scripts.compat import clock, guard, operators, torch_registers
 from squall.sim.scripts.compat.errors import Uncaught
 from squall.sim.scripts.compat.process import OWN_RANK, ProcessTable, SimProcess
-from squall.sim.scripts.compat.program import Program
-from squall.sim.scripts.compat.torches import PRIVATE, SUBSTITUTES
+from squall.sim.scripts.compat.program import ScriptFiles
+from squall.sim.scripts.compat.torch_facade import PRIVATE, SUBSTITUTES
 from squall.sim.scripts.findings import Findings
 from squall.sim.scripts.hints import hint, hint_for_size, hint_for_usage
 from squall.sim.scripts.installed import Installed
@@ -95,7 +95,7 @@ class Launcher:
         self.installed = Installed(script.simulate, script.share)
         self.table = ProcessTable(
             runtime=runtime,
-            program=Program(
+            program=ScriptFiles(
                 {Path(line.path): line.text for line in lines},
                 installed=self.installed,
             ),
@@ -167,7 +167,7 @@ class Launcher:
         self._outside["modules"] = self.table.program.outside
         _forget_generated()
         self._undo.enter_context(dates.simulated(clock.wall_time_s))
-        self._undo.enter_context(registers.one_for_each_process())
+        self._undo.enter_context(torch_registers.one_for_each_process())
         self._undo.enter_context(operators.shared_by_processes())
         self._undo.enter_context(guard.nothing_real())
         # Library code that draws from Python's own shared state should do so repeatably.

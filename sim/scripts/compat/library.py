@@ -10,7 +10,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from squall.sim.scripts.compat.facades import Facade
+from squall.sim.scripts.compat.module_facades import Facade
 from squall.sim.scripts.compat.owner import current_owner
 from squall.sim.scripts.compat.threads import ThreadTable
 from squall.sim.scripts.event_loop import install as install_event_loop

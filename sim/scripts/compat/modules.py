@@ -24,7 +24,7 @@ from squall.sim.scripts.compat.polling import counting
 
 if TYPE_CHECKING:
     from squall.real.runtime import Event
-    from squall.sim.scripts.compat.program import Program
+    from squall.sim.scripts.compat.program import ScriptFiles
     from squall.sim.world.primitives import SimTask
     from squall.sim.world.scheduler import SimRuntime
 
@@ -46,7 +46,7 @@ class ModuleSpace:
 
     def __init__(
         self,
-        program: Program,
+        program: ScriptFiles,
         runtime: SimRuntime,
         *,
         substitutes: Mapping[str, Substitute],

@@ -15,12 +15,12 @@ from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from squall.sim.scripts import multiprocess
-from squall.sim.scripts.compat.carry import Parcel, opened
-from squall.sim.scripts.compat.chance import entropy_kept
 from squall.sim.scripts.compat.children import StartsAgainError, coordinator, run_spawned
 from squall.sim.scripts.compat.clock import look
-from squall.sim.scripts.compat.described import describe, describe_as
-from squall.sim.scripts.compat.facades import Facade
+from squall.sim.scripts.compat.module_facades import Facade
+from squall.sim.scripts.compat.process_pickling import Parcel, opened
+from squall.sim.scripts.compat.random_state import entropy_kept
+from squall.sim.scripts.compat.signatures import describe, describe_as
 from squall.sim.scripts.compat.substitutes import front
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from torch.distributed import distributed_c10d
 
 from squall.real.future import Future
 from squall.real.runtime import current_task
-from squall.sim.scripts.compat.groups import Begun, Group, resolve
+from squall.sim.scripts.compat.groups import Begun, GroupHandle, resolve
 from squall.sim.scripts.compat.rebound import known, member_meant, rebound
 from squall.sim.scripts.compat.work import Message, Work, in_background
 from squall.sim.world.pieces import POINT_TO_POINT
 from squall.sim.world.scheduler import SimRuntime
 
 
-def _send(own: Group, tensors: list[Tensor], to: int, tag: int) -> Work:
+def _send(own: GroupHandle, tensors: list[Tensor], to: int, tag: int) -> Work:
     if to == own.rank():
         raise ValueError(f"Invalid destination rank: member {to} of the group is the sender itself")
     runtime = current_task().runtime
@@ -36,16 +36,16 @@ def _send(own: Group, tensors: list[Tensor], to: int, tag: int) -> Work:
     return in_background(end, Message(lambda limit_s: posted.wait().limit(limit_s)))
 
 
-def _recv(own: Group, tensors: list[Tensor], source: int, tag: int) -> Work:
+def _recv(own: GroupHandle, tensors: list[Tensor], source: int, tag: int) -> Work:
     return _work(_receive(own, tensors, source, tag, math.inf), tensors)
 
 
-def _recv_anysource(own: Group, tensors: list[Tensor], tag: int) -> Work:
+def _recv_anysource(own: GroupHandle, tensors: list[Tensor], tag: int) -> Work:
     return _recv(own, tensors, -1, tag)
 
 
 for _name, _function in (("send", _send), ("recv", _recv), ("recv_anysource", _recv_anysource)):
-    setattr(Group, _name, _function)
+    setattr(GroupHandle, _name, _function)
 
 
 def _work(begun: Begun, tensors: list[Tensor]) -> Work:
@@ -72,20 +72,20 @@ def recv(
 
 
 def _receive(
-    own: Group, tensors: list[Tensor], source: int, tag: int, timeout_s: float | None = None
+    own: GroupHandle, tensors: list[Tensor], source: int, tag: int, timeout_s: float | None = None
 ) -> Begun:
     """``source``: -1 is anybody."""
     operation = own.operations.recv(tensors, source, tag)
     return own.begin(operation, (POINT_TO_POINT, tag), timeout_s)
 
 
-def _post(own: Group, to: int, tag: int, tensors: list[Tensor]) -> Begun:
+def _post(own: GroupHandle, to: int, tag: int, tensors: list[Tensor]) -> Begun:
     operation = own.operations.send(tensors, to, tag)
     return own.begin(operation, (POINT_TO_POINT, tag), math.inf)
 
 
 def post_late(
-    own: Group,
+    own: GroupHandle,
     to: int,
     tag: int,
     tensor: Tensor,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from squall.sim.scripts.rounds import AGAIN, ASKED, ROUNDS, Polling
-from squall.sim.world.looks import looks_of
+from squall.sim.world.polling_tasks import looks_of
 
 if TYPE_CHECKING:
     from squall.sim.world.scheduler import SimRuntime

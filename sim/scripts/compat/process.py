@@ -28,10 +28,10 @@ from squall.sim.scripts.compat.errors import (
 from squall.sim.scripts.compat.modules import CHILD_MAIN, MAIN, ModuleSpace
 from squall.sim.scripts.findings import Findings, FoundError
 from squall.sim.scripts.generators import streams, torch_seed
-from squall.sim.scripts.made import kept
 from squall.sim.scripts.rounds import compiled
+from squall.sim.scripts.unended import kept
+from squall.sim.world.busy_loop import SpinningError
 from squall.sim.world.isolation import STATE
-from squall.sim.world.spinning import SpinningError
 from squall.sim.world.torch_settings import ProcessSettings
 from squall.sim.world.watch import current
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from squall.model.events.kept import Kept
     from squall.real.worker import Worker
     from squall.sim.scripts.compat.modules import Substitute
-    from squall.sim.scripts.compat.program import Program
+    from squall.sim.scripts.compat.program import ScriptFiles
     from squall.sim.scripts.compat.threads import ThreadTable
     from squall.sim.world.primitives import SimTask
     from squall.sim.world.scheduler import SimRuntime
@@ -452,7 +452,7 @@ class ProcessTable:
     """
 
     runtime: SimRuntime
-    program: Program
+    program: ScriptFiles
     new_worker: Callable[[str], Worker]
     substitutes: Mapping[str, Substitute]
     private: tuple[str, ...]

@@ -17,7 +17,7 @@ from squall.real.future import Future
 from squall.real.rpc.profiling import LegacyProfiler, Mark, ProfilerOptions, profiler_of
 from squall.real.runtime import current_task
 from squall.real.worker import current_worker
-from squall.sim.scripts.compat.facades import Facade
+from squall.sim.scripts.compat.module_facades import Facade
 
 if TYPE_CHECKING:
     from squall.sim.scripts.compat.modules import ModuleSpace

@@ -28,7 +28,7 @@ _LIBRARY = tuple(
 )
 
 
-class Program:
+class ScriptFiles:
     """The scripts that processes run, and where modules are looked for.
 
     ``scripts``: the text of each, by its file, which need not be there. ``search_path`` is what
@@ -65,7 +65,7 @@ class Program:
         self._user_entries: dict[str, bool] = {}
 
     @classmethod
-    def of_libraries(cls, rewrite: Callable[[str], str] | None = None) -> Program:
+    def of_libraries(cls, rewrite: Callable[[str], str] | None = None) -> ScriptFiles:
         """No script, and none of the user's modules: what is installed, and nothing else."""
         program = cls(rewrite=rewrite)
         program.search_path = [p for p in program.search_path if not program.is_user_entry(p)]

@@ -12,8 +12,8 @@ from torch.distributed import distributed_c10d
 
 from squall.sim.scripts.backends import numbered
 from squall.sim.scripts.compat import groups
-from squall.sim.scripts.compat.carry import Parcel, opened_alone
 from squall.sim.scripts.compat.process import current_process
+from squall.sim.scripts.compat.process_pickling import Parcel, opened_alone
 
 _REAL: Any = vars(distributed_c10d)
 #: what they call, which knows of groups

@@ -15,7 +15,7 @@ from squall.real.rpc.gather_states import AllGatherStates
 from squall.real.rpc.internal import _internal_rpc_pickler
 from squall.real.rpc.state import RpcState, rpc_state
 from squall.real.worker import current_worker, current_worker_or_none
-from squall.sim.scripts.compat.facades import WriteThroughFacade
+from squall.sim.scripts.compat.module_facades import WriteThroughFacade
 
 if TYPE_CHECKING:
     from squall.sim.scripts.compat.modules import ModuleSpace

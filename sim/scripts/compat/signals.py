@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from greenlet import GreenletExit
 
 from squall.sim.scripts.compat.errors import OwnInterrupt
-from squall.sim.scripts.compat.facades import Facade
+from squall.sim.scripts.compat.module_facades import Facade
 
 if TYPE_CHECKING:
     from squall.real.runtime import Event

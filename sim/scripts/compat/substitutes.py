@@ -6,8 +6,8 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from squall.sim.scripts.compat import chance, clock, library, signals, systems
-from squall.sim.scripts.compat.facades import Facade
+from squall.sim.scripts.compat import clock, library, random_state, signals, systems
+from squall.sim.scripts.compat.module_facades import Facade
 
 if TYPE_CHECKING:
     from squall.sim.scripts.compat.modules import ModuleSpace, Substitute
@@ -38,9 +38,9 @@ STANDARD: dict[str, Substitute] = {
     "importlib.util": systems.make_importlib_util,
     "logging": library.make_logging,
     "numpy": front("numpy"),
-    "numpy.random": chance.make_numpy_random,
+    "numpy.random": random_state.make_numpy_random,
     "os": systems.make_os,
-    "random": chance.make_random,
+    "random": random_state.make_random,
     "signal": signals.make_signal,
     "subprocess": systems.make_subprocess,
     "sys": systems.make_sys,

@@ -18,12 +18,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from squall.sim.scripts import file_locks
-from squall.sim.scripts.compat.chance import urandom
-from squall.sim.scripts.compat.described import builtin
-from squall.sim.scripts.compat.facades import Facade, WriteThroughFacade
 from squall.sim.scripts.compat.loaded_modules import LoadedModules
+from squall.sim.scripts.compat.module_facades import Facade, WriteThroughFacade
+from squall.sim.scripts.compat.random_state import urandom
 from squall.sim.scripts.compat.signals import deliver
-from squall.sim.scripts.outside import functions_of_os
+from squall.sim.scripts.compat.signatures import builtin
+from squall.sim.scripts.started_programs import functions_of_os
 from squall.sim.scripts.subprocesses import Start, functions, popen, system
 
 if TYPE_CHECKING:

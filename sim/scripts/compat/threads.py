@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from greenlet import GreenletExit
 
 from squall.real.own_files import without_own_frames
-from squall.sim.scripts.compat.described import describe
 from squall.sim.scripts.compat.owner import current_owner
+from squall.sim.scripts.compat.signatures import describe
 from squall.sim.scripts.compat.thread_local import local
-from squall.sim.scripts.made import note, over
-from squall.sim.world.spinning import SpinningError
-from squall.sim.world.started import Started, started
+from squall.sim.scripts.unended import note, over
+from squall.sim.world.busy_loop import SpinningError
+from squall.sim.world.thread_origins import Started, started
 from squall.sim.world.watch import current
 
 if TYPE_CHECKING:

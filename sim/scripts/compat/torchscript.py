@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, get_origin
 import torch
 
 from squall.real.future import Future
-from squall.sim.scripts.compat.facades import Facade
 from squall.sim.scripts.compat.guard import NotSimulatedError
+from squall.sim.scripts.compat.module_facades import Facade
 
 if TYPE_CHECKING:
     from squall.sim.scripts.compat.modules import ModuleSpace

@@ -11,7 +11,7 @@ import torch
 from squall.real.future import Future
 from squall.real.runtime import Task, current_task
 from squall.sim.scripts.compat.clock import look
-from squall.sim.scripts.made import note, over
+from squall.sim.scripts.unended import note, over
 from squall.sim.world.stack_reading import works
 
 

@@ -25,7 +25,7 @@ from squall.model.events.run import Violation
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.patch import PatchError
 from squall.sim.search.mutants.mutant import Mutant
-from squall.sim.search.mutants.result import CRASH, HANG, Part, Result
+from squall.sim.search.mutants.result import CRASH, HANG, Result, TrialPart
 from squall.sim.search.mutants.trial import (
     Ended,
     Limits,
@@ -35,7 +35,7 @@ from squall.sim.search.mutants.trial import (
     failure_of,
 )
 from squall.sim.world import interrupts
-from squall.sim.world.contained import Contained
+from squall.sim.world.sandbox import Contained
 
 #: seconds that one scenario may take before it counts as a hang; and seconds of real time, for
 #: one that waits for something outside
@@ -109,7 +109,7 @@ def results_of(
                 result, code = waiting.popleft()
                 stored = limits.stored(result.mutant)
                 if stored:
-                    result.corpus = Part()
+                    result.corpus = TrialPart()
                     start(_Trial(result, result.corpus, code, stored, limits))
                 else:
                     start(_campaign(result, code, limits))
@@ -141,7 +141,7 @@ class _Trial:
     def __init__(
         self,
         result: Result,
-        part: Part,
+        part: TrialPart,
         code: CodeType,
         scenarios: Iterable[Scenario],
         limits: Limits,

@@ -13,7 +13,7 @@ from squall.sim.names import Device
 from squall.sim.scenario import Scenario
 from squall.sim.scenarios.settings import campaign_settings
 from squall.sim.search.judge import judge
-from squall.sim.world.contained import Contained
+from squall.sim.world.sandbox import Contained
 
 
 class CleanProcess:

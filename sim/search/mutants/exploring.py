@@ -19,7 +19,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from squall.model.events.run import Violation
-from squall.sim.explore.shortest import Case, Names, Shortest, Tried
+from squall.sim.explore.shortest import Names, Shortest, Tried, WorldCase
 from squall.sim.explore.worlds import WORLDS
 from squall.sim.scenario import Expected, Scenario
 from squall.sim.scenarios.file import dump_scenario
@@ -31,7 +31,7 @@ from squall.sim.search.mutants.mutant import Mutant
 from squall.sim.search.mutants.own_program import own_program
 from squall.sim.search.mutants.result import CRASH, HANG
 from squall.sim.world import interrupts
-from squall.sim.world.contained import Contained
+from squall.sim.world.sandbox import Contained
 
 #: letters of what a bug needs (:data:`~squall.sim.search.mutants.mutant.SCHEDULES`) that an order
 #: of a small world, or one fault in it, may bring about
@@ -47,7 +47,7 @@ class Counterexample(NamedTuple):
     """How a bug shows: what did not hold, in which case, and in which order."""
 
     violation: Violation
-    case: Case
+    case: WorldCase
     names: Names
     shortest: bool
 
@@ -146,7 +146,7 @@ def explore_mutants(
 class _At(NamedTuple):
     """A run is about to begin, of the case of the one before if ``case`` is None."""
 
-    case: Case | None
+    case: WorldCase | None
     names: Names
 
 
@@ -163,7 +163,7 @@ class _Copy:
         self.result = Exploration(mutant)
         self._seconds = seconds
         self._began = self._heard = time.monotonic()
-        self._case: Case | None = None
+        self._case: WorldCase | None = None
         self._names: Names = ()
         self._ended = False
         self.copy = Contained(_attack, mutant, code, seconds)
@@ -263,9 +263,9 @@ def _try(
     worlds = [*WORLDS, *own_program(mutant.name)]
     longer = bool(ORDERS & set(mutant.needs)) or len(worlds) > len(WORLDS)
     searched = Shortest(worlds, faults_first=mutant.needs_faults, longer=longer)
-    last: Case | None = None
+    last: WorldCase | None = None
 
-    def before(case: Case, names: Names) -> None:
+    def before(case: WorldCase, names: Names) -> None:
         nonlocal last
         if time.monotonic() > until:
             raise _OutOfTimeError

@@ -11,7 +11,7 @@ from importlib.resources import files
 
 from squall.sim.explore.worlds import SmallWorld
 from squall.sim.scenarios.file import load_scenario
-from squall.sim.search.mutants.families import PLANTED
+from squall.sim.search.mutants.registry import PLANTED
 
 #: what such a world is called
 OWN = "its own program"

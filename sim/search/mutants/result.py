@@ -31,7 +31,7 @@ def in_words(failure: Failure) -> str:
 
 
 @dataclass
-class Part:
+class TrialPart:
     """What one part of a trial came to: the stored scenarios, or the campaign."""
 
     #: scenarios until the first failure, it included, or until time was up
@@ -76,13 +76,13 @@ class Result:
     were tried."""
 
     mutant: Mutant
-    campaign: Part = field(default_factory=Part)
-    corpus: Part | None = None
+    campaign: TrialPart = field(default_factory=TrialPart)
+    corpus: TrialPart | None = None
     #: why there is no verdict: the process could not do its work
     problem: str | None = None
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[TrialPart]:
         """The campaign first."""
         return [self.campaign] if self.corpus is None else [self.campaign, self.corpus]
 

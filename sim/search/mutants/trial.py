@@ -25,7 +25,7 @@ from squall.sim.search.mutants.mutant import DRAWN, Mutant
 from squall.sim.search.mutants.result import CRASH
 from squall.sim.search.schedules import Rescheduled
 from squall.sim.stock.shared import computed_s
-from squall.sim.world.contained import end_with_parent
+from squall.sim.world.sandbox import end_with_parent
 
 #: seconds to look for a smaller scenario that fails too
 SMALLER_S = 1.0

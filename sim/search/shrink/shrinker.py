@@ -19,7 +19,7 @@ from dataclasses import MISSING, fields, replace
 from typing import Any, TypeVar
 
 from squall.model.checks.registry import check, named_property
-from squall.model.events.place import place_of
+from squall.model.events.failure_place import place_of
 from squall.model.events.run import Run, Violation
 from squall.model.shrink.cuts import cuts, fewer_workers, with_workers
 from squall.model.shrink.simplifications import chunks
@@ -38,8 +38,8 @@ from squall.sim.scenarios.failure import with_expectation
 from squall.sim.scenarios.play import play
 from squall.sim.scenarios.replay import replay
 from squall.sim.scenarios.settings import campaign_settings
-from squall.sim.search.again import planted
-from squall.sim.search.mutants.families import ALL_MUTANTS
+from squall.sim.search.mutants.registry import ALL_MUTANTS
+from squall.sim.search.replay_with_mutant import planted
 from squall.sim.search.shrink.concrete import concrete
 from squall.sim.search.shrink.cost import cost, is_drawn
 from squall.sim.trainings.cuts import smaller
@@ -74,7 +74,7 @@ class Shrinker:
 
     ``seconds``: time to spend, None for as long as there is something to try; by ``clock``, which
     may be that of the process where others have the machine as well. ``place``: where it must show
-    (:mod:`squall.model.events.place`), None for anywhere. ``wrong``: says what is wrong with a
+    (:mod:`squall.model.events.failure_place`), None for anywhere. ``wrong``: says what is wrong with a
     scenario where no run of it alone does; the property is not in the result then, since no replay
     would show it. ``on_progress`` is called after each run. An interrupt ends :meth:`run` and leaves the best so
     far in :attr:`best`. For the main thread.

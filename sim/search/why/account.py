@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from squall.model.events.waiting import Waiting
+from squall.sim.search.why.deadlock import Stuck
 from squall.sim.search.why.executed import Executed, Lines, Stored
 from squall.sim.search.why.seen import (
     Call,
@@ -18,8 +19,7 @@ from squall.sim.search.why.seen import (
     Task,
     Thread,
 )
-from squall.sim.search.why.stuck import Stuck
-from squall.sim.world.places import Place
+from squall.sim.world.places import CodePlace
 from squall.sim.world.steering import Path, Steering
 
 
@@ -39,7 +39,7 @@ class Account(Steering):
         #: of tasks at the steps that were asked for: the worker, where it went on, and where it waited next
         self.threads: dict[int, Thread] = {}
         #: by task: the line that has begun it
-        self.begun: dict[int, Place] = {}
+        self.begun: dict[int, CodePlace] = {}
         self.left: list[Left] = []
         self.removed: list[Removed] = []
         #: by message: the event of its arrival
@@ -61,7 +61,7 @@ class Account(Steering):
         #: workers that have made autograd contexts
         self.with_contexts: set[int] = set()
         #: by autograd context: the line that began it; and those that are over on the worker that began them
-        self.contexts: dict[int, Place] = {}
+        self.contexts: dict[int, CodePlace] = {}
         self.over: set[int] = set()
 
     def _where(self) -> tuple[int, int]:

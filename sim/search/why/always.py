@@ -16,7 +16,7 @@ from squall.sim.search.why.matched import Hint, by_member, collectives
 from squall.sim.search.why.origins import origin
 from squall.sim.search.why.touched import growing
 from squall.sim.search.why.witness import Witness
-from squall.sim.world.places import Place
+from squall.sim.world.places import CodePlace
 
 #: values and threads of one line that are many
 _MANY = 3
@@ -141,7 +141,7 @@ def _many(witness: Witness) -> Iterator[Hint]:
     """What has become more and more."""
     for error in witness.errors[:1]:
         for what, text in _STILL_THERE.items():
-            numbers: Counter[Place] = Counter()
+            numbers: Counter[CodePlace] = Counter()
             for each in error.unended:
                 if each.what == what:
                     numbers[each.place] += each.number
@@ -155,7 +155,7 @@ def _left(run: Run, witness: Witness) -> Iterator[Hint]:
     lines = {
         (str(place), place.function): place
         for each in witness.lines.executed
-        if (place := Place(each.code.co_filename, each.line, each.code.co_name))
+        if (place := CodePlace(each.code.co_filename, each.line, each.code.co_name))
     }
     made = [
         (each, lines[each.place, each.function])
@@ -178,7 +178,7 @@ def _left(run: Run, witness: Witness) -> Iterator[Hint]:
 def _is_leak(run: Run, witness: Witness) -> bool:
     """Whether it may have failed of what has become more and more."""
     for error in witness.errors[:1]:
-        numbers: Counter[Place] = Counter()
+        numbers: Counter[CodePlace] = Counter()
         for each in error.unended:
             if each.what in _LEAKS:
                 numbers[each.place] += each.number
@@ -196,10 +196,10 @@ def _growing(witness: Witness, *, certain: bool) -> Iterator[Hint]:
         yield Hint(text, tuple(places))
 
 
-def waiting_at(run: Run) -> list[Place]:
+def waiting_at(run: Run) -> list[CodePlace]:
     """Where those wait who cannot go on, but for those who only wait for others to end."""
     lines = [match for line in run.waits if (match := _LINE.search(line)) and not match["other"]]
-    return list(dict.fromkeys(Place(match["file"], int(match["line"])) for match in lines))
+    return list(dict.fromkeys(CodePlace(match["file"], int(match["line"])) for match in lines))
 
 
 def _in_another_order(witness: Witness, names: Mapping[int, str]) -> Iterator[Hint]:

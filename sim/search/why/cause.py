@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 
 from squall.model.events.run import Run
 from squall.sim.scenario import Scenario
-from squall.sim.search.again import again
+from squall.sim.search.replay_with_mutant import again
 from squall.sim.search.why import removed
 from squall.sim.search.why.always import hints, waiting_at
+from squall.sim.search.why.deadlock import stuck
 from squall.sim.search.why.doing import Doing, doing, name
 from squall.sim.search.why.faults import like
 from squall.sim.search.why.faults import told as fault_told
@@ -18,8 +19,7 @@ from squall.sim.search.why.matched import taken
 from squall.sim.search.why.order import SHOWN, Order, lines_of
 from squall.sim.search.why.search import RUN_S, Moment, Search
 from squall.sim.search.why.seen import Call
-from squall.sim.search.why.stuck import stuck
-from squall.sim.search.why.told import Shown, Why
+from squall.sim.search.why.told import PictureRun, Why
 from squall.sim.search.why.touched import Touch, by_name, touches
 from squall.sim.search.why.witness import Witness
 from squall.sim.world.steering import Path, Turn
@@ -134,13 +134,13 @@ class Telling:
                 found.said.insert(0, f"{who} raised {each.error}, at {each.place}.")
                 found.places = list(dict.fromkeys([each.place, *found.places]))
 
-    def _shown(self) -> list[Shown]:
+    def _shown(self) -> list[PictureRun]:
         failing = {mark.failing: mark.text for mark in self.marks if mark.failing >= 0}
         passing = {mark.passing: mark.text for mark in self.marks if mark.passing >= 0}
-        found = [Shown(self.run, list(self.witness.calls.values()), failing)]
+        found = [PictureRun(self.run, list(self.witness.calls.values()), failing)]
         if self.passing is not None:
             run, witness = self.passing
-            found.append(Shown(run, list(witness.calls.values()), passing))
+            found.append(PictureRun(run, list(witness.calls.values()), passing))
         return found
 
     def _found(self) -> Why:

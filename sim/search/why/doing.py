@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from squall.model.events.names import request_named
 from squall.sim.search.why.seen import Call
 from squall.sim.search.why.witness import Witness
-from squall.sim.world.places import NOWHERE, Place
+from squall.sim.world.places import NOWHERE, CodePlace
 from squall.sim.world.steering import Entry
 
 Kind = Literal["runs", "answer", "thread", "timeout", "message"]
@@ -31,7 +31,7 @@ class Doing(NamedTuple):
     did: str
     event: int
     call: Call | None = None
-    place: Place = NOWHERE
+    place: CodePlace = NOWHERE
 
 
 def doing(witness: Witness, step: int, names: Mapping[int, str]) -> Doing:

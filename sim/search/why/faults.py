@@ -8,7 +8,7 @@ from squall.model.events.names import request_named
 from squall.sim.search.why.doing import called, name
 from squall.sim.search.why.seen import Call, Fault
 from squall.sim.search.why.witness import Witness
-from squall.sim.world.places import Place
+from squall.sim.world.places import CodePlace
 
 _DID = {
     "drop": "was lost",
@@ -27,7 +27,7 @@ _DID = {
 
 def told(
     faults: Sequence[Fault], witness: Witness, names: Mapping[int, str]
-) -> tuple[list[str], list[Call], list[Place]]:
+) -> tuple[list[str], list[Call], list[CodePlace]]:
     """Sentences, the calls that they are about, and the lines of these."""
     said: list[str] = []
     calls: list[Call] = []

@@ -13,7 +13,7 @@ from squall.sim.search.why.origins import calls
 from squall.sim.search.why.seen import Call
 from squall.sim.search.why.touched import OF_STORES, Kind, Shared, Touch, touches
 from squall.sim.search.why.witness import Witness
-from squall.sim.world.places import Place
+from squall.sim.world.places import CodePlace
 
 #: times that something is touched after the moment that are compared with others
 _MOST = 40
@@ -42,13 +42,13 @@ class Flipped(NamedTuple):
     shared: Shared
     first: int
     second: int
-    first_of: Call | Place | None = None
-    second_of: Call | Place | None = None
+    first_of: Call | CodePlace | None = None
+    second_of: Call | CodePlace | None = None
     #: whether the step has brought the first about
     is_mine: bool = False
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[CodePlace]:
         """The lines that it names."""
         asked = [
             each.place if isinstance(each, Call) else each
@@ -105,7 +105,7 @@ def _answered(witness: Witness, task: int) -> Call | None:
     return sent.call if sent is not None and sent.is_reply else None
 
 
-def _asked(witness: Witness, number: int) -> Call | Place | None:
+def _asked(witness: Witness, number: int) -> Call | CodePlace | None:
     """On whose behalf that line was executed."""
     done = witness.lines.done
     line = done[number]
@@ -120,7 +120,7 @@ def _asked(witness: Witness, number: int) -> Call | Place | None:
         if each.task == line.task and isinstance(each, Executed)
     )
     place = next(
-        (Place(e.code.co_filename, e.line) for e in before if e.code is not line.code), None
+        (CodePlace(e.code.co_filename, e.line) for e in before if e.code is not line.code), None
     )
     return place if place is not None and calls(place, line.code.co_name) else None
 
@@ -141,9 +141,9 @@ def _accesses(witness: Witness) -> Iterator[tuple[Executed | Stored, _Access, in
             yield line, _Access(thread, touch, counts[thread, touch]), number
 
 
-def _behalf(asked: Call | Place | None, worker: int, names: Mapping[int, str]) -> str:
+def _behalf(asked: Call | CodePlace | None, worker: int, names: Mapping[int, str]) -> str:
     """Of what a line is a part, as a phrase."""
-    if asked is None or isinstance(asked, Place) or not asked.place.file:
+    if asked is None or isinstance(asked, CodePlace) or not asked.place.file:
         return ""
     if asked.src == worker:
         return f" with the answer of {name(asked.dst, names)} to {called(asked, names)}"
@@ -165,7 +165,7 @@ def told(flip: Flipped, names: Mapping[int, str]) -> list[str]:
         first, second = (
             f"{name(worker, names)} {'changed' if touch.writes else 'used'} {{}} in "
             f"`{touch.place.function}` "
-            f"({touch.place}{f', called at {of}' if isinstance(of, Place) else ''})"
+            f"({touch.place}{f', called at {of}' if isinstance(of, CodePlace) else ''})"
             f"{_behalf(of, worker, names)}"
             for worker, touch, of in asked
         )

@@ -9,14 +9,14 @@ from typing import NamedTuple
 from squall.sim.search.why.doing import name
 from squall.sim.search.why.seen import Operation, Site
 from squall.sim.search.why.witness import Witness
-from squall.sim.world.places import Place
+from squall.sim.world.places import CodePlace
 
 
 class Hint(NamedTuple):
     """A sentence, and the lines that it names."""
 
     text: str
-    places: tuple[Place, ...] = ()
+    places: tuple[CodePlace, ...] = ()
 
 
 def by_member(witness: Witness) -> list[dict[int, list[Operation]]]:

@@ -11,7 +11,7 @@ from squall.sim.search.why.seen import Call
 from squall.sim.search.why.told import Line, Why
 from squall.sim.search.why.touched import OF_STORES, Shared, both, touches, touching
 from squall.sim.search.why.witness import Witness
-from squall.sim.world.places import Place
+from squall.sim.world.places import CodePlace
 
 #: calls that are shown of each run
 SHOWN = 4
@@ -78,7 +78,7 @@ class Order:
             places=list(dict.fromkeys(place for place in places if place.file)),
         )
 
-    def _told(self) -> tuple[list[str], list[Place]]:
+    def _told(self) -> tuple[list[str], list[CodePlace]]:
         """The best that can be said, and the lines that it names: of collectives, of messages, of lines, of calls."""
         found: list[Hint] = []
         if not self._calls_tell():
@@ -178,7 +178,7 @@ class Order:
                 return Doing("runs", call.dst, who, did, call.began, call, call.place)
         return second
 
-    def _looked(self, shared: Shared) -> Place | None:
+    def _looked(self, shared: Shared) -> CodePlace | None:
         """Where the task that goes on with the first step had read what both touch, before it waited."""
         failing = self._failing
         seen = touches(failing.before(failing.acts(self._step)), failing.lines)

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 
 from squall.sim.search.why.executed import Executed
 from squall.sim.search.why.touched import tree
-from squall.sim.world.places import Place
+from squall.sim.world.places import CodePlace
 
 
-def origin(keyword: str, call: Place, lines: Sequence[Executed]) -> Place | None:
+def origin(keyword: str, call: CodePlace, lines: Sequence[Executed]) -> CodePlace | None:
     """``lines``: of the task that makes the ``call``, up to it. None where it is no variable that a line has set."""
     given = [a.value for each in _calls(call) for a in each.keywords if a.arg == keyword]
     return _set_last(given[0], call, lines) if given else None
 
 
-def _set_last(value: ast.expr, at: Place, lines: Sequence[Executed]) -> Place | None:
+def _set_last(value: ast.expr, at: CodePlace, lines: Sequence[Executed]) -> CodePlace | None:
     """The line that has set the variable last that a call at that line is given."""
     if not isinstance(value, ast.Name):
         return None
@@ -26,16 +26,16 @@ def _set_last(value: ast.expr, at: Place, lines: Sequence[Executed]) -> Place | 
         code = each.code
         if (code.co_filename, code.co_name) == (at.file, at.function):
             if each.line in _set_at(at.file, value.id):
-                return Place(at.file, each.line, at.function)
+                return CodePlace(at.file, each.line, at.function)
         else:
-            caller = Place(code.co_filename, each.line, code.co_name)
+            caller = CodePlace(code.co_filename, each.line, code.co_name)
             passed = _passed(value.id, at, caller)
             if passed is not None:
                 return _set_last(passed, caller, lines[:number])
     return None
 
 
-def _passed(name: str, function: Place, caller: Place) -> ast.expr | None:
+def _passed(name: str, function: CodePlace, caller: CodePlace) -> ast.expr | None:
     """What a line that calls the function gives it as the parameter of that name."""
     parameters = [
         argument.arg
@@ -54,13 +54,13 @@ def _passed(name: str, function: Place, caller: Place) -> ast.expr | None:
     return None
 
 
-def calls(place: Place, function: str) -> bool:
+def calls(place: CodePlace, function: str) -> bool:
     """Whether a line calls a function of that name."""
     called = [each.func for each in _calls(place)]
     return any(getattr(each, "attr", getattr(each, "id", "")) == function for each in called)
 
 
-def _calls(place: Place) -> list[ast.Call]:
+def _calls(place: CodePlace) -> list[ast.Call]:
     """The calls that go over that line."""
     return [
         node

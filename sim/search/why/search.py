@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from squall.model.events.run import Run
 from squall.sim.scenario import Scenario
-from squall.sim.search.again import again
+from squall.sim.search.replay_with_mutant import again
 from squall.sim.search.why.witness import Witness
 from squall.sim.stock.patience import computed_s
 from squall.sim.world import interrupts

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from squall.model.events.names import request_named
 from squall.real.runtime import TaskOwner
-from squall.sim.scripts.made import Unended
-from squall.sim.world.places import NOWHERE, Place
+from squall.sim.scripts.unended import Unended
+from squall.sim.world.places import NOWHERE, CodePlace
 
 #: how the types of messages begin that call functions
 _FUNCTIONS = ("PYTHON_", "SCRIPT_", "FORWARD_AUTOGRAD")
@@ -26,7 +26,7 @@ class Call:
     id: int
     task: int
     type: str
-    place: Place
+    place: CodePlace
     function: str = ""
     arguments: str = ""
     result: str = ""
@@ -39,9 +39,9 @@ class Call:
     #: whether the function is none of a library's, which calls it on behalf of the user
     is_users: bool = False
     #: of the deletion of a reference: the line that had made it
-    made: Place = NOWHERE
+    made: CodePlace = NOWHERE
     #: where it raised an error, and the file that it had not found
-    raised: Place = NOWHERE
+    raised: CodePlace = NOWHERE
     missing: str = ""
 
     @property
@@ -74,7 +74,7 @@ class Sent(NamedTuple):
     call: Call | None
     is_reply: bool
     task: int
-    place: Place
+    place: CodePlace
 
 
 class Task(NamedTuple):
@@ -92,8 +92,8 @@ class Thread:
 
     name: str
     owner: TaskOwner | None
-    at: Place
-    to: Place = NOWHERE
+    at: CodePlace
+    to: CodePlace = NOWHERE
 
     def who(self, owner: str) -> str:
         """The process, which is called that, where it is its main thread."""
@@ -104,7 +104,7 @@ class Raised(NamedTuple):
     """An error that ended a process: where in the user's code, the variables there, on which worker, and after how many
     events."""
 
-    place: Place
+    place: CodePlace
     variables: dict[str, str]
     worker: int | None
     event: int
@@ -126,7 +126,7 @@ class Died(NamedTuple):
     worker: int
     thread: str
     error: str
-    place: Place
+    place: CodePlace
 
 
 class Site(NamedTuple):
@@ -134,14 +134,14 @@ class Site(NamedTuple):
     it matters."""
 
     kind: str
-    place: Place
-    caller: Place = NOWHERE
+    place: CodePlace
+    caller: CodePlace = NOWHERE
 
     def __str__(self) -> str:
         return f"{self.place}{f', called at {self.caller}' if self.caller.file else ''}"
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[CodePlace, ...]:
         """The lines that it names."""
         return tuple(each for each in (self.place, self.caller) if each.file)
 
@@ -157,7 +157,7 @@ class Operation:
     kind: str
     number: int
     task: int
-    place: Place
+    place: CodePlace
     began: int
     ended: int = -1
     #: the strings that the functions have in variables which have begun it
@@ -165,7 +165,7 @@ class Operation:
     #: whether it has ended without an error
     good: bool = False
     #: the lines that have called the function which has begun it, the nearest first
-    callers: tuple[Place, ...] = ()
+    callers: tuple[CodePlace, ...] = ()
     #: of a message: whether its memory was changed before it was read
     changed: bool = False
     #: of a message: to which member it is sent, or from which one it has come, -1 where that is not known yet
@@ -184,15 +184,15 @@ class Left(NamedTuple):
 
     worker: int
     event: int
-    place: Place
-    woken: Place
+    place: CodePlace
+    woken: CodePlace
 
 
 class Removed(NamedTuple):
     """A file or folder that was removed, and where."""
 
     path: str
-    place: Place
+    place: CodePlace
 
 
 class Fault(NamedTuple):

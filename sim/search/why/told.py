@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from squall.model.events.names import number_of
 from squall.model.events.run import Run
 from squall.sim.search.why.seen import Call
-from squall.sim.world.places import NOWHERE, Place
+from squall.sim.world.places import NOWHERE, CodePlace
 
 #: columns that both runs may take beside each other
 _WIDE = 118
@@ -38,7 +38,7 @@ class Values(NamedTuple):
     variables: dict[str, str]
 
 
-class Shown(NamedTuple):
+class PictureRun(NamedTuple):
     """A run as a picture needs it: all of it, its calls, and what is pointed out, by event."""
 
     run: Run
@@ -60,9 +60,9 @@ class Why:
     said: list[str]
     failing: list[Line] = field(default_factory=list)
     passing: list[Line] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
+    places: list[CodePlace] = field(default_factory=list)
     #: where the error was raised, and the values of variables there
-    raised: Place = NOWHERE
+    raised: CodePlace = NOWHERE
     variables: dict[str, str] = field(default_factory=dict)
     #: of a hang: the values of variables where somebody waits
     waiting: list[Values] = field(default_factory=list)
@@ -81,7 +81,7 @@ class Why:
     #: what is wrong with the failing run, a line each
     problems: list[str] = field(default_factory=list)
     #: the failing run, and one that passes, if there is one
-    shown: list[Shown] = field(default_factory=list, repr=False)
+    shown: list[PictureRun] = field(default_factory=list, repr=False)
 
     def __str__(self) -> str:
         return "\n".join([*self.problems, "", *lines(self)])

@@ -15,7 +15,7 @@ from squall.real.future import Future
 from squall.real.rpc.py_rref import RRef
 from squall.sim.scripts.compat.stores import Store
 from squall.sim.search.why.executed import Changes, Executed, Lines, Part, Stored
-from squall.sim.world.places import Place, is_library
+from squall.sim.world.places import CodePlace, is_library
 
 #: methods that change what they are called on; so do those whose names end with an underscore
 _CHANGING = frozenset(
@@ -73,7 +73,7 @@ class Touch(NamedTuple):
     kind: Kind
     name: str
     how: Changes
-    place: Place
+    place: CodePlace
     store: str = ""
     method: str = ""
     by: str = ""
@@ -111,7 +111,7 @@ def touches(acts: Iterable[Executed | Stored], seen: Lines) -> list[Touch]:
             found[touch] = None
             continue
         file = each.code.co_filename
-        place = Place(file, each.line, each.code.co_name)
+        place = CodePlace(file, each.line, each.code.co_name)
         names = seen.globals.get(each.code, {})
         for kind, name, writes in _of_line(file, each.line):
             shared = kind != "name" or not _is_local(name, each.code)
@@ -120,17 +120,17 @@ def touches(acts: Iterable[Executed | Stored], seen: Lines) -> list[Touch]:
     return list(found)
 
 
-def growing(seen: Lines, *, certain: bool) -> dict[str, list[Place]]:
+def growing(seen: Lines, *, certain: bool) -> dict[str, list[CodePlace]]:
     """Containers of the user's into which a line has put something again and again, and from which none has taken: by
     their names, these lines. What is known to keep nothing alive, as a number, is not meant; ``certain``: only what
     is known to do so."""
-    times: Counter[Place] = Counter()
-    codes: dict[Place, CodeType] = {}
+    times: Counter[CodePlace] = Counter()
+    codes: dict[CodePlace, CodeType] = {}
     for each in seen.executed:
-        place = Place(each.code.co_filename, each.line, each.code.co_name)
+        place = CodePlace(each.code.co_filename, each.line, each.code.co_name)
         times[place] += 1
         codes[place] = each.code
-    found: dict[str, list[Place]] = {}
+    found: dict[str, list[CodePlace]] = {}
     taken = set()
     for touch in touches(seen.executed, seen):
         place = touch.place

@@ -17,8 +17,9 @@ from squall.sim.scripts.compat import point_to_point
 from squall.sim.scripts.group import ANY
 from squall.sim.scripts.groups import Groups
 from squall.sim.scripts.leaks import ScriptWorker
-from squall.sim.scripts.made import Unended
+from squall.sim.scripts.unended import Unended
 from squall.sim.search.why.account import Account
+from squall.sim.search.why.deadlock import until_now
 from squall.sim.search.why.executed import missing_file
 from squall.sim.search.why.seen import (
     Call,
@@ -32,10 +33,9 @@ from squall.sim.search.why.seen import (
     Task,
     Thread,
 )
-from squall.sim.search.why.stuck import until_now
 from squall.sim.world.call_lines import called_in_line
 from squall.sim.world.pieces import POINT_TO_POINT
-from squall.sim.world.places import NOWHERE, Place, is_library, user_place, user_places
+from squall.sim.world.places import NOWHERE, CodePlace, is_library, user_place, user_places
 from squall.sim.world.primitives import SimTask
 from squall.sim.world.scheduler import SimRuntime
 from squall.sim.world.steering import Path, SteeredTime, is_reply
@@ -70,9 +70,9 @@ class Witness(Account):
         super().__init__(path)
         self._at_steps = at_steps
         #: by reference: the line that has made it
-        self._references: dict[tuple[int, int], Place] = {}
+        self._references: dict[tuple[int, int], CodePlace] = {}
         #: by task: the line that has let it go on last
-        self._woken: dict[int, Place] = {}
+        self._woken: dict[int, CodePlace] = {}
         self._going: tuple[int, Any] | None = None
         #: those that have not ended, by what events call them, and the task or the question that has begun them
         self._open: dict[tuple[Any, ...], Operation] = {}
@@ -107,7 +107,7 @@ class Witness(Account):
         found = _users_last(error)
         if found is not None:
             frame = found.tb_frame
-            place = Place(frame.f_code.co_filename, found.tb_lineno, frame.f_code.co_name)
+            place = CodePlace(frame.f_code.co_filename, found.tb_lineno, frame.f_code.co_name)
             assert self.runtime is not None, "a process runs in it"
             running = self.runtime.running
             owner = None if running.worker is None else running.worker.id
@@ -135,7 +135,7 @@ class Witness(Account):
         found = _users_last(error)
         if found is not None and not self.errors:
             code = found.tb_frame.f_code
-            place = Place(code.co_filename, found.tb_lineno, code.co_name)
+            place = CodePlace(code.co_filename, found.tb_lineno, code.co_name)
             assert self.runtime is not None, "a thread runs in it"
             running = self.runtime.running
             owner = -1 if running.worker is None else running.worker.id
@@ -180,7 +180,7 @@ class Witness(Account):
         call.in_context = running is not None and running.autograd_context_id != NO_CONTEXT
         self.calls[worker, id] = call
 
-    def _place_of_answered(self, task: int) -> Place:
+    def _place_of_answered(self, task: int) -> CodePlace:
         """The line of the call whose answer a task has: ``rref.rpc_async()`` asks for the type first."""
         known = self.tasks.get(task)
         sent = None if known is None else self.sent.get(known.cause)
@@ -227,7 +227,7 @@ class Witness(Account):
             thrown = self.lines.thrown.get(task)
             if thrown is not None:
                 code = thrown.code
-                call.raised = Place(code.co_filename, thrown.line, code.co_name)
+                call.raised = CodePlace(code.co_filename, thrown.line, code.co_name)
                 call.missing = thrown.missing
         elif run is not None:
             result = run.f_locals.get("result")
@@ -353,9 +353,9 @@ def _told(function: Any, args: Any, kwargs: Any) -> tuple[str, str]:
     return name_of(function), arguments(args, kwargs)
 
 
-def _told_place(text: str) -> Place:
+def _told_place(text: str) -> CodePlace:
     found = _PLACE.match(text)
-    return NOWHERE if found is None else Place(found["file"], int(found["line"]))
+    return NOWHERE if found is None else CodePlace(found["file"], int(found["line"]))
 
 
 def _frame() -> FrameType | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squall.model.program.acts.act import Act
-from squall.model.program.acts.at import At
+from squall.model.program.acts.executor import At
 from squall.model.program.acts.kind import Drawing, kinds_of
 
 kind = kinds_of(__name__)

@@ -11,14 +11,14 @@ from squall.model.protocol.passes.number_set import Numbers
 from squall.model.protocol.passes.state import (
     UNMADE,
     Context,
+    ContextStage,
     Gradients,
-    Part,
     Pass,
     Progress,
-    Stage,
     Way,
+    WorkerPass,
 )
-from squall.model.protocol.passes.table import RULES, Kind, Rules, Shape
+from squall.model.protocol.passes.table import RULES, RuleKind, Rules, Shape
 from squall.properties.model.protocol import breadth
 from squall.properties.model.protocol.breadth import Exploration, System
 from squall.properties.model.protocol.passes.invariants import breaches, left, measure
@@ -57,7 +57,7 @@ _NAMES: Mapping[Shape, tuple[str, ...]] = {
     Shape.CLEANUP: ("told by worker", "to worker"),
 }
 #: rules that programs decide on
-_PROGRAMS = {name for name, rule in RULES.items() if rule.kind is Kind.CHOICE} | {"release"}
+_PROGRAMS = {name for name, rule in RULES.items() if rule.kind is RuleKind.CHOICE} | {"release"}
 #: rules that happen where a message, or an answer, was to come; others where it was sent
 _AT_RECEIVER = {"arrives", "gradients_leave", "answer_arrives", "gradients_time_out"}
 _AT_RECEIVER |= {"gradients_are_late"}
@@ -83,7 +83,7 @@ def successors(world: World, state: State, rules: Rules = RULES) -> Iterator[tup
     for number, context in enumerate(state.contexts):
         changed = context.copy()
         for name, (apply, kind, shape) in rules.items():
-            if kind is Kind.FAULT and not state.faults:
+            if kind is RuleKind.FAULT and not state.faults:
                 continue
             for arguments in _ARGUMENTS[shape](world, context):
                 if name in _PROGRAMS and not may(world, context, name, arguments):
@@ -96,7 +96,7 @@ def successors(world: World, state: State, rules: Rules = RULES) -> Iterator[tup
                 changed = context.copy()
                 yield (
                     Step(name, number, arguments, worker),
-                    State(contexts, state.faults - (kind is Kind.FAULT)),
+                    State(contexts, state.faults - (kind is RuleKind.FAULT)),
                 )
 
 
@@ -112,7 +112,7 @@ def may(world: World, context: Context, rule: str, arguments: tuple[int | Number
     if rule == "release_early" or any(each.runs for each in context.passes):
         return False
     if rule == "begin":
-        if context.stage(context.maker) is not Stage.LIVE:
+        if context.stage(context.maker) is not ContextStage.LIVE:
             return False
         roots = arguments[1]
         assert isinstance(roots, Numbers)
@@ -246,7 +246,7 @@ def _context_renamed(context: Context, names: dict[int, int]) -> Context:
 
 
 def _pass_renamed(each: Pass, names: dict[int, int]) -> Pass:
-    parts: dict[int, Part] = {names[worker]: part for worker, part in each.parts.items()}
+    parts: dict[int, WorkerPass] = {names[worker]: part for worker, part in each.parts.items()}
     return Pass(names[each.root], each.roots, parts, each.gradients)
 
 
@@ -260,7 +260,7 @@ def system(world: World, rules: Rules = RULES) -> System[State, Step]:
         lambda state: breaches(world, state),
         lambda state: left(world, state),
         lambda state: measure(world, state),
-        lambda step: rules[step.rule].kind is Kind.FAIR,
+        lambda step: rules[step.rule].kind is RuleKind.FAIR,
     )
 
 
@@ -279,7 +279,7 @@ class Situation(NamedTuple):
 
     rule: str
     #: of the context
-    stage: Stage
+    stage: ContextStage
     #: the part of the pass that the step is about; of one that is about none, of that which runs
     part: Progress | None
     #: another pass runs

@@ -8,10 +8,10 @@ from squall.model.protocol.passes.number_set import Numbers
 from squall.model.protocol.passes.state import (
     UNMADE,
     Context,
+    ContextStage,
     Gradients,
     Pass,
     Progress,
-    Stage,
     Way,
 )
 from squall.properties.model.protocol.passes.world import State, World
@@ -27,7 +27,7 @@ def breaches(world: World, state: State) -> Iterator[str]:
         if any(count > copies for count in context.cleanups.values()):
             yield "a release is told twice without a reason"
         for _, worker in context.told:
-            if context.stage(worker) is not Stage.RELEASED:
+            if context.stage(worker) is not ContextStage.RELEASED:
                 yield "a context comes back to life"
         for worker in context.stages:
             parts = [each.parts[worker] for each in context.passes if worker in each.parts]
@@ -84,7 +84,7 @@ def left(world: World, state: State) -> Iterator[str]:
     for context in state.contexts:
         if not world.careful and waits_for_ever(context):
             continue
-        if Stage.LIVE in context.stages.values():
+        if ContextStage.LIVE in context.stages.values():
             yield "a context is left"
         for each in context.passes:
             if any(part.runs for part in each.parts.values()):
@@ -115,7 +115,7 @@ def measure(world: World, state: State) -> int:
     return total
 
 
-_STAGES = {Stage.ABSENT: 200, Stage.LIVE: 100, Stage.RELEASED: 0}
+_STAGES = {ContextStage.ABSENT: 200, ContextStage.LIVE: 100, ContextStage.RELEASED: 0}
 _WAYS = {Way.UNDER_WAY: 5, Way.ARRIVED: 1, Way.LOST: 1, Way.BACK: 0}
 _PROGRESS = {
     Progress.RUNNING: 10,

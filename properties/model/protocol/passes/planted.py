@@ -12,12 +12,12 @@ from squall.model.protocol.passes.state import (
     BY_USER,
     UNMADE,
     Context,
+    ContextStage,
     Gradients,
     Pair,
-    Part,
     Pass,
-    Stage,
     Way,
+    WorkerPass,
 )
 from squall.model.protocol.passes.table import RULES, Rules
 
@@ -61,7 +61,7 @@ def and_then(name: str, what: Callable[..., None]) -> Rules:
     return but(**{name: more})
 
 
-def part_of(context: Context, number: int, worker: int) -> Part | None:
+def part_of(context: Context, number: int, worker: int) -> WorkerPass | None:
     return context.passes[number].parts.get(worker)
 
 
@@ -170,16 +170,16 @@ def beside_another(context: Context, number: int, pair: int) -> bool:
     worker = context.pairs[pair].at
     if each.gradients.get(pair) is not Gradients.TAKEN_UP or worker in each.parts:
         return right.gradients_join(context, number, pair)
-    each.parts[worker] = Part(counted_fast(context, number, worker), pair, Numbers((pair,)))
+    each.parts[worker] = WorkerPass(counted_fast(context, number, worker), pair, Numbers((pair,)))
     each.gradients[pair] = Gradients.WORKED_ON
     return True
 
 
 def begin_beside(context: Context, worker: int, roots: Numbers) -> bool:
-    if context.stage(worker) is not Stage.LIVE:
+    if context.stage(worker) is not ContextStage.LIVE:
         return False
     number = len(context.passes)
-    part = Part(counted_fast(context, number, worker), BY_USER)
+    part = WorkerPass(counted_fast(context, number, worker), BY_USER)
     context.passes.append(Pass(worker, roots, {worker: part}))
     return True
 
@@ -208,7 +208,7 @@ def comes_back(context: Context, number: int) -> bool:
         return False
     pair.way = Way.ARRIVED
     pair.received = pair.joins
-    context.stages[pair.to] = Stage.LIVE
+    context.stages[pair.to] = ContextStage.LIVE
     return True
 
 
@@ -221,7 +221,7 @@ def tells_nobody(context: Context, by: int, to: int) -> bool:
 
 
 def is_not_remembered(context: Context, by: int, to: int) -> bool:
-    absent = context.stage(to) is Stage.ABSENT
+    absent = context.stage(to) is ContextStage.ABSENT
     done = right.cleanup_arrives(context, by, to)
     if done and absent:
         del context.stages[to]
@@ -327,7 +327,7 @@ def nobody_runs(context: Context, by: int, to: int) -> bool:
 
 
 def is_live(context: Context, number: int, worker: int) -> bool:
-    return context.stage(worker) is Stage.LIVE
+    return context.stage(worker) is ContextStage.LIVE
 
 
 def counts_smart(context: Context, number: int, pair: int) -> bool:
@@ -370,7 +370,7 @@ def once(context: Context, by: int, to: int) -> bool:
 
 
 def was_there(context: Context, by: int, to: int) -> bool:
-    return context.stage(to) is not Stage.ABSENT
+    return context.stage(to) is not ContextStage.ABSENT
 
 
 #: each allows too little

@@ -13,7 +13,7 @@ import pytest
 from squall.model.checks.protocol import replayed
 from squall.model.protocol.passes.number_set import Numbers
 from squall.model.protocol.passes.replay import Replay
-from squall.model.protocol.passes.state import Context, Gradients, Progress, Stage
+from squall.model.protocol.passes.state import Context, ContextStage, Gradients, Progress
 from squall.model.protocol.passes.table import RULES
 from squall.properties.model.protocol.passes.explore import (
     Situation,
@@ -46,7 +46,7 @@ def why_unreached(step: Situation) -> str | None:
     rule, stage, part, other, at = step
     if rule in SILENT:
         return SILENT[rule]
-    if rule == "arrives" and stage is Stage.RELEASED:
+    if rule == "arrives" and stage is ContextStage.RELEASED:
         return "a message that is taken up without its context has no event"
     if part is Progress.FAILING and rule != "part_gives_up":
         return "the part of a worker ends in the instant in which it fails"
@@ -54,10 +54,12 @@ def why_unreached(step: Situation) -> str | None:
         return "programs of campaigns wait for a pass before they go on in its context"
     if part is Progress.DONE and at in (Gradients.UNDER_WAY, Gradients.TAKEN_UP):
         return "gradients come to a part that is done: of a message that left after it had begun"
-    if at is Gradients.TAKEN_UP and (stage is Stage.RELEASED or rule == "gradients_are_late"):
+    if at is Gradients.TAKEN_UP and (
+        stage is ContextStage.RELEASED or rule == "gradients_are_late"
+    ):
         return "something happens in the instant between two steps of a handler"
     under_a_pass = part is Progress.RUNNING or rule not in ("cleanup_arrives", "part_gives_up")
-    if stage is Stage.RELEASED and under_a_pass:
+    if stage is ContextStage.RELEASED and under_a_pass:
         return "a context is released under a pass: by another thread, or since the pass failed"
     over = part is Progress.FAILED or part is Progress.FOLLOWED
     if other or (over and at is not None):

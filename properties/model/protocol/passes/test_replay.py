@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from squall.model.protocol.passes.not_allowed import NotAllowedError
 from squall.model.protocol.passes.number_set import Numbers
-from squall.model.protocol.passes.refusal import NotAllowedError
 from squall.model.protocol.passes.replay import READERS, Replay
 from squall.real import tracing
 from squall.real.tracing import EventType

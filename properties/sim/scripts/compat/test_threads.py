@@ -18,7 +18,7 @@ import pytest
 from squall.properties.support.paths import ROOT
 from squall.real.tracing import NULL_TRACER
 from squall.sim.scripts.compat.modules import ModuleSpace
-from squall.sim.scripts.compat.program import Program
+from squall.sim.scripts.compat.program import ScriptFiles
 from squall.sim.scripts.compat.substitutes import STANDARD, STANDARD_PRIVATE
 from squall.sim.world.schedule import Order
 from squall.sim.world.scheduler import SimRuntime
@@ -39,7 +39,7 @@ def in_a_process(
         exit_now=None, run_exit_handlers=None, signal_handlers={},
     )  # fmt: skip
     space = ModuleSpace(
-        Program(), runtime, substitutes=STANDARD, private=STANDARD_PRIVATE, process=process
+        ScriptFiles(), runtime, substitutes=STANDARD, private=STANDARD_PRIVATE, process=process
     )
     worker: Any = SimpleNamespace(
         name="w", locals={}, modules=space, runtime=runtime, tracer=NULL_TRACER
