@@ -216,15 +216,36 @@ def unwrap(value: BaseException) -> object:
 """,
             """\
     dtype = tensor.dtype
-    if storages is not None and nbytes:
-        dtype = storages.setdefault(("type", address), dtype)
+    if storages is not None:
+        dtype = storages.setdefault(("type", storage._cdata), dtype)  # has no address if it is empty
     if shared is None:
 """,
         ),
         (
             "rpc.tensor_copies:_copy_strided",
+            "if nbytes == tensor.nbytes and",
+            "if nbytes == tensor.nbytes and dtype is tensor.dtype and",
+        ),
+        (
+            "rpc.tensor_copies:_copy_strided",
             "torch.empty(0, dtype=tensor.dtype,",
             "torch.empty(0, dtype=dtype,",
+        ),
+        # The pass refuses a complex gradient of a real tensor, in words of its own.
+        (
+            "autograd.validate:make_fit",
+            """\
+        raise RuntimeError(
+            f"{_invalid(node, index)} - expected type {expected.dtype} but got {grad.dtype}"
+        )
+""",
+            """\
+        raise RuntimeError(
+            "Expected isFloatingType(grad.scalar_type()) || (input_is_complex == grad_is_complex) "
+            "to be true, but got false.  (Could this error message be improved?  If so, please "
+            "report an enhancement request to PyTorch.)"
+        )
+""",
         ),
         # Whoever receives it finds that the storage is too small for that type.
         (
