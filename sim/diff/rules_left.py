@@ -172,8 +172,9 @@ def _never_ended(case: Case, difference: Difference) -> bool:
         if case.waiting_trainers:
             return bool(0 < owners <= forks <= owners + _handed_on(case))
         ours = [value_of(case.port, ("left", worker, name)) for name in _REFERENCES]
-        waits = any(map(case.waits, range(len(case.program.trainers))))
-        return bool(waits and 0 < owners - ours[0] == forks - ours[1])
+        waiting = [t for t in range(len(case.program.trainers)) if case.waits(t)]
+        more, shared = owners - ours[0], _shared_by_updates(case, waiting, worker)
+        return bool(waiting and 0 < more <= forks - ours[1] <= more + shared)
     if not case.waiting_trainers:
         return False
     if kind in ("requests", "unanswered") and difference.place[1] == _RELEASE:
@@ -190,6 +191,18 @@ def _handed_on(case: Case) -> int:
     chains = sum(len(chain.links) + len(chain.readers) for s in steps for chain in s.chains)
     calls = sum(op.call != "local" for s in steps for op in s.ops)
     return inputs + chains + calls
+
+
+def _shared_by_updates(case: Case, waiting: list[int], owner: int) -> int:
+    """How often updates of these trainers that raise hand on references of a worker: the frames of what is raised keep
+    all that are passed to whoever updates, each in a cycle, until somebody collects it."""
+    return sum(
+        len(u.trainers) * (u.owners.count(owner) + (u.worker == owner) + u.shared)
+        for trainer in waiting
+        for step in case.program.trainers[trainer].steps
+        for u in step.updates
+        if u.fails
+    )
 
 
 def _context_came_back(case: Case, difference: Difference) -> bool:
