@@ -94,11 +94,16 @@ def _context_came_back(case: Case, difference: Difference) -> bool:
         *_refused_there(case),
     ]
     told = [("wrapped", difference.step), ("requests", _FORWARD, difference.step)]
-    if difference.step is None or any(
-        value_of(case.torch, place) > value_of(case.port, place) for place in told
-    ):
+    more = any(value_of(case.torch, place) > value_of(case.port, place) for place in told)
+    if difference.step is None or more or _ends_on_torch(case, difference.step):
         ranges.append((("requests", _CLEANUP), (1, late)))
     return late > 0 and difference.kind == "messages" and _within(difference, ranges)
+
+
+def _ends_on_torch(case: Case, key: Key) -> bool:
+    """Whether a step fails on torch alone: it then has fewer answers, also if some come too late."""
+    ours, theirs = (value_of(facts, ("outcome", *key)) for facts in (case.port, case.torch))
+    return bool(ours == A_VALUE and theirs not in (A_VALUE, NO_END))
 
 
 def _unsent_argument(case: Case, difference: Difference) -> bool:
