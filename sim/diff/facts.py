@@ -82,8 +82,8 @@ _OF_A_CONTEXT = frozenset(
         "RREF_BACKWARD_REQ",
     }
 )
-#: an exception as Python shows it
-_SHOWN = re.compile(r"^\w+\((?P<quote>['\"])(?P<text>.*)(?P=quote)\)$")
+#: an exception as Python shows it, or the first line of one whose text goes on with C++'s stack
+_SHOWN = re.compile(r"^\w+\((?P<quote>['\"])(?P<text>.*?)(?:(?P=quote)\))?$")
 _SRC, _DST, _TYPE, _ID, _ABOUT = map(
     MESSAGE_SENT.fields.index, ("src", "dst", "type", "id", "about")
 )
