@@ -205,6 +205,19 @@ class Case:
         )
         return int(ours - theirs)
 
+    def more(self, kind: str, type: str) -> int:
+        """How many more messages of a kind and type torch has than the port without quirks."""
+        places = {
+            place
+            for facts in (self.port, self.torch, self.without)
+            for place in facts
+            if place[:2] == (kind, type)
+        }
+        return sum(
+            value_of(self.torch, at) - self.without.get(at, value_of(self.port, at))
+            for at in places
+        )
+
     def trace(self, *place: Any) -> int:
         """How often torch did what a rule asks for (sim/diff/traces.py)."""
         found: int = self.torch.get(place, 0)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from squall.model.program.stories import AS_IT_SHOULD_BE
 from squall.sim.diff.case import Case, Predicts
 from squall.sim.diff.difference import Difference
 from squall.sim.diff.facts import A_VALUE, NO_END
@@ -84,7 +85,7 @@ def _following(case: Case, difference: Difference, all: Sequence[Difference]) ->
             return replace(difference, rule=cause.rule)
         ended = (
             cause.place[0] in ("outcome", "beside")
-            and cause.theirs != A_VALUE
+            and cause.theirs not in (A_VALUE, AS_IT_SHOULD_BE)
             and cause.rule not in _SAME_ERROR
         )
         if cause.rule is None or not (ended or cause.theirs == NO_END):

@@ -8,12 +8,16 @@ from typing import Any
 from squall.model.one_process.flow import forecast
 from squall.model.program.acts.act import every
 from squall.model.program.program import Op
+from squall.model.program.stories import Story
 from squall.sim.diff.case import Case, Key
 from squall.sim.diff.difference import Difference
 from squall.sim.diff.facts import A_VALUE, NO_END, Facts, value_of
 
 _BACKWARD, _FORWARD = "BACKWARD_AUTOGRAD_REQ", "FORWARD_AUTOGRAD_REQ"
 _CLEANUP, _ANY = "CLEANUP_AUTOGRAD_CONTEXT_REQ", ""
+_PROFILED = "RUN_WITH_PROFILING_REQ"
+#: what a call is, in a profile of its caller or not: torch's trace does not say what is profiled
+_CALLS = ("CALL", "REMOTE_CALL", _FORWARD, _PROFILED)
 #: acts that take time
 _TAKING = ("wait", "later")
 #: what a step of an optimizer calls, on each owner of its parameters
@@ -45,6 +49,16 @@ _BY_STORY: dict[str, tuple[Range, ...]] = {
     "unreadable argument": ((("requests", "RREF_CHILD_ACCEPT"), (-1, -1)),),
     "unwritable": ((("requests", "RREF_USER_DELETE"), (-1, -1)),),
 }
+
+
+def _of_story(story: Story) -> tuple[Range, ...]:
+    """What the failure of a story may do to the numbers."""
+    ranges = _BY_STORY.get(story.kind, ())
+    if story.kind == "tensor of a released context" and not any(story.numbers[:1]):
+        # Its root is a sum: the other summand may have been sent for when the one of the released context
+        # fails the pass, and that worker may have sent what it sends back.
+        return 2 * ranges
+    return ranges
 
 
 def _more(difference: Difference) -> int:
@@ -144,6 +158,29 @@ def _acts_out_of_time(case: Case, difference: Difference) -> bool:
     return difference.kind == "messages" and _within(difference, ranges)
 
 
+# -- profiles -------------------------------------------------------------------------------------
+
+
+def _profiled_or_not(case: Case, difference: Difference) -> bool:
+    """A worker profiles all that it does: what comes at the instant at which that begins or ends is in the
+    profile, or not. What such a request calls is profiled, or not: as many calls as without quirks, of another
+    type. Where fewer are in torch, none of them may meet another profile: then all is as without quirks."""
+    if not any(story.kind == "server profiles" for _, story in case.stories):
+        return False
+    if case.more("requests", _PROFILED) == 0:
+        return False
+    kind, *rest = difference.place
+    if kind in ("requests", "refused") and rest[0] in _CALLS:
+        return sum(case.more(kind, type) for type in _CALLS) == 0
+    refused = ("refused", _PROFILED)
+    met = difference.place in case.without and case.more("requests", _PROFILED) < 0
+    return (
+        met
+        and value_of(case.torch, refused) < value_of(case.port, refused)
+        and bool(difference.theirs == case.without[difference.place])
+    )
+
+
 # -- failures -------------------------------------------------------------------------------------
 
 
@@ -156,7 +193,7 @@ def _after_a_failure(case: Case, difference: Difference) -> bool:
     keys = case.keys if key is None else [key]
     ranges = [range for each in keys for range in _of_failing(case, each)]
     if key is None:
-        ranges += [range for _, story in case.stories for range in _BY_STORY.get(story.kind, ())]
+        ranges += [range for _, story in case.stories for range in _of_story(story)]
         ranges += _refused_there(case) if _revived(case) else ()
         of_context = difference.place[0] == "wrapped" or difference.place[1] in (
             _BACKWARD,
@@ -248,5 +285,6 @@ COUNT_RULES = (
     ("creation-never-comes", _creation_never_comes),
     ("acts-out-of-time", _acts_out_of_time),
     ("another-error-first", _other_update_fails),
+    ("profiled-or-not", _profiled_or_not),
     ("counts-after-a-failure", _after_a_failure),
 )

@@ -259,6 +259,11 @@ def test_what_another_worker_told_is_compared() -> None:
     assert ending(step) == begins + "Error on Node 0: python_error"
     nested = raised.format(why.replace("\n", "\\n").replace("'", "\\'"))
     assert ending(replace(step, error=nested)) == 2 * begins + "Error on Node 0: python_error"
+    # one that another worker was told with C++'s stack, which torch shows on lines of their own
+    on = (
+        f"{begins.strip()}\nRuntimeError('Error on Node 1: no\nException raised from f (most recent"
+    )
+    assert ending(replace(step, error=on)) == begins + "Error on Node 1: no"
     assert ending(replace(step, error="ValueError: no\nmore")) == "ValueError: no"
 
 
@@ -316,10 +321,15 @@ ONCE_UNKNOWN += (
     54_001_072,
     54_001_392,
     54_001_474,
+    56_000_379,
+    56_000_643,
+    56_000_803,
+    56_001_214,
     56_001_522,
     56_001_993,
     56_002_011,
     56_002_100,
+    56_002_562,
 )
 
 
