@@ -202,14 +202,24 @@ def stop_at_an_error(to: int) -> str:
 @story("released by a hook", expected="released")
 def released_by_a_hook(to: int) -> str:
     """A hook on another worker releases the context while further gradients for that worker are
-    to come: the pass ends with an error that says so."""
+    to come: the pass ends with an error that says so.
+
+    Which of two gradients goes first depends on the threads that their values came by: each may."""
     context = autograd._new_context()
     context_id = context._context_id()
     x = _leaf(1, 2)
-    later = rpc.rpc_sync(to, square, args=(x,))
-    later.register_hook(_dawdle(context_id))
-    sooner = rpc.rpc_sync(to, twice_a_leaf_with_hook, args=("release", context_id))
-    loss = later.sum() + sooner.sum()
+    began: list[None] = []
+
+    def dawdle_after_another(grad: Tensor) -> None:
+        if began:
+            sleep(SHORT_S)
+        began.append(None)
+
+    one = rpc.rpc_sync(to, square_with_hook, args=(x, "release", context_id))
+    other = rpc.rpc_sync(to, twice_a_leaf_with_hook, args=("release", context_id))
+    for each in (one, other):
+        each.register_hook(dawdle_after_another)
+    loss = one.sum() + other.sum()
     error = error_of(lambda: autograd.backward(context_id, [loss]))
     current_task().autograd_context_id = -1
     return _says_released(error)
