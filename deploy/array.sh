@@ -16,5 +16,5 @@ set -euo pipefail
 
 # The array must begin at 0: its numbers are those of the shares.
 exec squall campaign campaign.toml --on index \
-    --index "$SLURM_ARRAY_TASK_ID" --of "$SLURM_ARRAY_TASK_COUNT" \
+    --index "$SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT" \
     --jobs "$SLURM_CPUS_PER_TASK" --worker-memory 1500M --resume

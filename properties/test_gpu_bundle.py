@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 
 from squall.properties.support.paths import ROOT
 
-#: what the machine has itself, and what only squall timeline --parquet imports
+#: what the machine has itself, and what only squall timeline -o X.parquet imports
 _NOT_IN_THE_BUNDLE = {"torch", "pyarrow"}
 _PYTHON = {
     "python_version": "3.12",

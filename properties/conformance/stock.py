@@ -142,9 +142,7 @@ def play(test: Test, fork_server: ForkServer, directory: Path, size: int) -> Pla
                 ranks.start(rank, rank=rank)
             cluster.runtime.run(max_time_s=TIMEOUT_S)
             why = _why(ranks, cluster)
-        except (
-            FoundError
-        ) as error:  # that its ranks do with their groups what goes well by chance only
+        except FoundError as error:  # its ranks do with their groups what goes well by chance only
             why = str(error)
         except (TimeoutError, Livelock) as error:
             why = f"{type(error).__name__}: {error}"

@@ -70,7 +70,7 @@ class Deep:
         words = ["campaign", str(played), *store, "--jobs", str(jobs)]
         if self.shard:
             number, of = self.shard.split("/")
-            words += ["--index", str(int(number) - 1), "--of", of]
+            words += ["--index", f"{int(number) - 1}/{of}"]
         return [*words, "--on", on, *more] if on != "pool" else [*words, *more]
 
 

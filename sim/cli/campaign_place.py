@@ -74,7 +74,7 @@ class Where(NamedTuple):
         if self.ray_address is not None and self.on != "ray":
             raise BadInput("--ray-address", self.ray_address, "expected --on ray with it")
         if self.on == "index" and not share:
-            problem = f"index: expected --index and --of, or {INDEX_VARIABLE} and {OF_VARIABLE}"
+            problem = f"index: expected --index, or {INDEX_VARIABLE} and {OF_VARIABLE}"
             raise BadInput("--on", "index", problem)
 
     def name(self, *, share: bool) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from difflib import get_close_matches
@@ -15,6 +16,7 @@ import typer
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
+from squall.sim.cli import defaults
 from squall.sim.cli.bad_input import BadInput
 from squall.sim.cli.commands import command_modules, command_name
 from squall.sim.cli.exits import BAD_INPUT, DEFECT, INTERRUPTED, NOT_READ
@@ -37,6 +39,7 @@ class _Group(TyperGroup):
 class _Command(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         check_store()  # not before --help
+        defaults.tell(ctx)
         return super().invoke(ctx)
 
 
@@ -86,8 +89,22 @@ def _version() -> str:
 
 @cache
 def command() -> Any:
-    """All commands with their options, which typer reads for a sixth of a second."""
-    return typer.main.get_command(app)
+    """All commands with their options, which typer reads for a sixth of a second.
+
+    Those that several commands have stand in the help after what is a command's own.
+    """
+    group: Any = typer.main.get_command(app)
+    options = [
+        each
+        for command in group.commands.values()
+        for each in command.params
+        if each.param_type_name == "option"
+    ]
+    used = Counter(each.name for each in options)
+    for each in options:
+        if used[each.name] > 1:
+            each.rich_help_panel = "Options of several commands"
+    return group
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -117,9 +134,11 @@ def _lost(problem: OSError) -> int:
 def _code(words: list[str]) -> Any:
     """Run the command. Its exit code."""
     try:
-        code = command()(args=words, prog_name="squall", standalone_mode=False)
+        group = command()
+        known = {} if "--help" in words else defaults.default_map(group)
+        code = group(args=words, prog_name="squall", standalone_mode=False, default_map=known)
     except BadInput as error:
-        code = _bad_input(error, words)
+        code = _bad_input(defaults.blame(error, words), words)
     except typer.TyperException as error:
         code = _bad_input(_usage(error), words)
     except (KeyboardInterrupt, _InterruptedError, typer.Abort):

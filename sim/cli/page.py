@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import typer.main
-
-from squall.sim.cli.main import app
+from squall.sim.cli.main import command as commands
 
 _MARKUP = re.compile(r"\[/?(?:bold|dim|italic)\]")
 _ABOUT = """\
@@ -16,12 +14,28 @@ _ABOUT = """\
 
 Made by `make commands` from what `squall COMMAND --help` says. `squall --install-completion` teaches your shell
 all words. Exit codes, and what `--json` prints: [json.md](json.md).
+
+What options are when the command line does not say it may stand in `squall.toml`, in the folder in which squall is
+called: a table for each command, in which an option has its long name without the dashes. What was taken from
+there is told on stderr.
+
+```toml
+[run]
+workers = 3
+latency = "lognormal:0.001:0.5"
+simulate = ["mylib", "otherlib"]
+
+[fuzz]
+faults = "rough"
+jobs = 4
+stats = true
+```
 """
 
 
 def page() -> str:
     """The page in Markdown."""
-    group: Any = typer.main.get_command(app)
+    group = commands()
     parts = [_ABOUT]
     rows = [
         f"| [`{name}`](#squall-{name}) | {_line(_paragraphs(command.help)[0])} |"

@@ -89,9 +89,7 @@ def test_drivers_of_all_shares_at_once(
     tmp_path: Path, postgresql: Server, database: str, alone: tuple[str, str]
 ) -> None:
     url = postgresql.url(database)
-    shares = [
-        Command(tmp_path, "--store", url, "--index", str(index), "--of", "3") for index in range(3)
-    ]
+    shares = [Command(tmp_path, "--store", url, "--index", f"{index}/3") for index in range(3)]
     ended = [share.end() for share in shares]
     assert table(url) == alone[0]
     judged = [report["judged"] for report, _ in ended]
@@ -289,7 +287,7 @@ def test_a_server_whose_disk_is_full(
     tmp_path: Path, postgresql: Server, database: str, alone: tuple[str, str]
 ) -> None:
     url = postgresql.url(database)
-    share = Command(tmp_path, "--store", url, "--index", "0", "--of", "2")
+    share = Command(tmp_path, "--store", url, "--index", "0/2")
     share.end()
     before = leases(postgresql, database)
     # what PostgreSQL says then, where it writes a lease

@@ -67,7 +67,7 @@ def test_a_timeline_takes_a_file_of_ranks(tmp_path: Path) -> None:
     ranks = write(
         tmp_path, "[[rank]]\nscript = 'script.py'\nargs = ['{rank}']\ncount = 2", "ranks.toml"
     )
-    done = squall("timeline", str(ranks), "--csv", str(tmp_path / "events.csv"), "--json")
+    done = squall("timeline", str(ranks), "-o", str(tmp_path / "events.csv"), "--json")
     assert done.returncode == 0, done.stderr
 
 

@@ -151,7 +151,7 @@ WRONG = [
     ("timeline nope.py", "SCRIPT: there is no file"),
     ("timeline 1 --workers 3", "--workers: is for a script"),
     ("timeline 1 -o no/such/x.html", "--output: there is no directory"),
-    ("timeline 1 --dot g.dot --plotly cdn", "--plotly"),
+    ("timeline 1 -o g.dot --plotly cdn", "--plotly"),
     ("timeline good.py --odds", "--odds: expected a seed"),
     ("timeline good.py --mutant dependency-not-counted", "--mutant"),
     # every order
@@ -188,9 +188,9 @@ WRONG = [
     ("corpus cover.json --merge", "cover.json"),
     ("corpus nope.json --merge", "cannot read 'nope.json'"),
     # campaigns that are kept
-    ("campaign --index 3 --of 2", "--index: expected an index"),
-    ("campaign --index 3", "--index: expected --of with it"),
-    ("campaign --on index", "--on: index: expected --index and --of"),
+    ("campaign --index 3/2", "--index: expected an index"),
+    ("campaign --index 3", "--index: expected I/N"),
+    ("campaign --on index", "--on: index: expected --index, or"),
     ("campaign --on moon", "--on: expected pool"),
     ("campaign --ray-address 1.2.3.4:80", "--ray-address: expected --on ray"),
     ("campaign --worker-memory 3", "--worker-memory: expected megabytes"),

@@ -28,13 +28,13 @@ from squall.sim.search.draw import draw
             ["3", "-o", "properties"],
             "--output: 'properties' is a directory, expected a file to write",
         ),
-        (["3", "--dot", "nowhere/g.dot"], "--dot: there is no directory 'nowhere' to write into"),
+        (["3", "-o", "nowhere/g.dot"], "--output: there is no directory 'nowhere' to write into"),
         (["3", "--points", "1"], "--points: expected an integer from 2 to 1000, got '1'"),
         (["3", "--pass", "x"], "--pass: expected an integer from 0 to 1000000, got 'x'"),
         (["3", "--plotly", "disk"], "--plotly: expected inline or cdn or file, got 'disk'"),
         (
-            ["3", "--plotly", "cdn", "--csv", "events.csv"],
-            "--plotly: is for a page, and none is asked for: add --output FILE",
+            ["3", "--plotly", "cdn", "-o", "events.csv"],
+            "--plotly: is for a page, and none is asked for: add --output FILE.html",
         ),
         (["3", "--faults", "gale"], "--faults: expected "),
         (["3", "--engine", "jax"], "--engine: expected port or torch, got 'jax'"),
@@ -66,10 +66,7 @@ def test_a_seed_becomes_a_page_and_files_for_other_tools(tmp_path: Path) -> None
         "parquet": "run.parquet", "csv": "run.csv",
     }  # fmt: skip
     files = {kind: str(tmp_path / name) for kind, name in names.items()}
-    words = [
-        word for kind, path in files.items()
-        for word in ("-o" if kind == "html" else f"--{kind}", path)
-    ]  # fmt: skip
+    words = [word for path in files.values() for word in ("-o", path)]
     done = squall("timeline", "3", *words, "--keep", "--json", SQUALL_STORE=str(tmp_path / "store"))
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)

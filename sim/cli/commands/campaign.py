@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -54,9 +54,9 @@ squall campaign --seeds 0:1000000 --faults rough --jobs 2 --store night.sqlite -
 
 squall campaign campaign.toml --jobs 2                 (parts with shares: docs/campaigns.md)
 
-squall campaign campaign.toml --index 3 --of 8         (on one of eight machines)
+squall campaign campaign.toml --index 3/8         (on one of eight machines)
 
-squall campaign campaign.toml --index 3 --of 8 --store postgresql://squall@db.example/night
+squall campaign campaign.toml --index 3/8 --store postgresql://squall@db.example/night
 
 squall campaign campaign.toml --on index               (the share that JOB_COMPLETION_INDEX says)
 
@@ -66,6 +66,35 @@ squall campaign --merge campaign.*.sqlite --store all.sqlite
 
 squall campaign --export night --store night.sqlite    (Parquet, for DuckDB or pandas)
 """
+
+
+class ShareOf(NamedTuple):
+    """One of several shares, from 0 on, and how many there are."""
+
+    index: int
+    of: int
+
+
+def _share(text: str, names: tuple[str, str] = ("--index", "--index")) -> ShareOf:
+    """Of a text as 3/8. Raises BadInput, with ``names`` for the two numbers."""
+    first, slash, last = text.partition("/")
+    if not slash:
+        raise BadInput(names[0], text, f"expected I/N, such as 0/2, got {text!r}")
+    index = parsers.integer(names[0], 0, MAX_SHARES - 1)(first)
+    of = parsers.integer(names[1], 1, MAX_SHARES)(last)
+    if index >= of:
+        raise BadInput(names[0], first, f"expected an index from 0 to {of - 1}, got {index}")
+    return ShareOf(index, of)
+
+
+def _share_of_pod() -> ShareOf | None:
+    """What the environment says; the index alone is told to every pod of any indexed Job. Raises BadInput."""
+    index, of = os.environ.get(INDEX_VARIABLE), os.environ.get(OF_VARIABLE)
+    if of is None:
+        return None
+    if index is None:
+        raise BadInput(OF_VARIABLE, of, f"expected {INDEX_VARIABLE} with it")
+    return _share(f"{index}/{of}", (INDEX_VARIABLE, OF_VARIABLE))
 
 
 def campaign(
@@ -100,21 +129,12 @@ def campaign(
         ),
     ] = False,
     index: Annotated[
-        int | None,
+        ShareOf | None,
         typer.Option(
             "--index",
-            metavar="I",
-            help=f"Play one of N shares, from 0 on (default: what {INDEX_VARIABLE} says).",
-            parser=parsers.integer("--index", 0, MAX_SHARES - 1),
-        ),
-    ] = None,
-    of: Annotated[
-        int | None,
-        typer.Option(
-            "--of",
-            metavar="N",
-            help=f"How many shares there are (default: what {OF_VARIABLE} says).",
-            parser=parsers.integer("--of", 1, MAX_SHARES),
+            metavar="I/N",
+            help=f"Play share I of N, from 0 on (default: what {INDEX_VARIABLE} and {OF_VARIABLE} say).",
+            parser=_share,
         ),
     ] = None,
     lease: Annotated[
@@ -158,22 +178,22 @@ def campaign(
     try:
         if export is not None:
             given = [("FILE", files), ("--merge", merge or None), ("--resume", resume or None)]
-            _check_alone("--export", [*given, *played, ("--index", index), ("--of", of)])
+            _check_alone("--export", [*given, *played, ("--index", index)])
             export_store(Address.read(store or "campaign.sqlite"), export, json=json)
             return
         if merge:
             if not named:
                 raise BadInput("FILE", "", "expected the stores that are to be merged")
-            _check_alone("--merge", [*played, ("--index", index), ("--of", of)])
+            _check_alone("--merge", [*played, ("--index", index)])
             into = Address.read(store or "campaign.sqlite")
             interrupted = _merge(named, into, resume, json)
         else:
-            index, of = _share(index, of)
-            name = "campaign.sqlite" if of == 1 else f"campaign.{index}.sqlite"
+            number, of = index or _share_of_pod() or (0, 1)
+            name = "campaign.sqlite" if of == 1 else f"campaign.{number}.sqlite"
             where = Where(on, ray_address, jobs, worker_memory)
             where.check(share=of > 1)
             plan = _plan(named, seeds, faults, engine, played)
-            plan = replace(plan, size=lease, index=index, of=of)
+            plan = replace(plan, size=lease, index=number, of=of)
             interrupted = _play(plan, Address.read(store or name), where, resume, shrink, json)
     except CampaignStoreError as error:
         shown = "" if store is None else str(Address.read(store))
@@ -267,27 +287,6 @@ def _plan(
         return load_plan(file)
     except CampaignFileError as error:
         raise BadInput("FILE", str(file), str(error)) from None
-
-
-def _share(index: int | None, of: int | None) -> tuple[int, int]:
-    """The share that the options, or else the environment, name: which, of how many. Raises BadInput."""
-    names = ("--index", "--of")
-    if index is None and of is None:
-        names = (INDEX_VARIABLE, OF_VARIABLE)
-        said = [os.environ.get(name) for name in names]
-        if said[1] is not None:  # the index alone is told to every pod of any indexed Job
-            index, of = (
-                None if text is None else parsers.integer(name, least, MAX_SHARES)(text)
-                for least, (name, text) in enumerate(zip(names, said, strict=True))
-            )
-    if index is None and of is None:
-        return 0, 1
-    if index is None or of is None:
-        missing, there = names if index is None else names[::-1]
-        raise BadInput(there, "", f"expected {missing} with it")
-    if index >= of:
-        raise BadInput(names[0], str(index), f"expected an index from 0 to {of - 1}, got {index}")
-    return index, of
 
 
 def _check_alone(option: str, given: list[tuple[str, object]]) -> None:

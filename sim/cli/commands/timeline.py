@@ -26,7 +26,6 @@ from squall.sim.cli.options import (
     Share,
     Simulate,
     Workers,
-    file_option,
     output_option,
 )
 from squall.sim.cli.pictured import Spread, picture_scenario, picture_script
@@ -35,6 +34,9 @@ from squall.sim.cli.script import ScriptRun, is_script, refuse_for_scripts
 from squall.sim.world.latency import DEFAULT_LATENCY
 
 DEFAULT_FILE = "timeline.html"
+#: what a file has, by how its name ends
+_KINDS = {".html": "html", ".json": "perfetto", ".dot": "dot", ".graphml": "graphml",
+          ".parquet": "parquet", ".csv": "csv"}  # fmt: skip
 MAX_POINTS, MAX_TIMES = 1000, 10_000
 
 RANK = 100
@@ -50,9 +52,9 @@ squall timeline 204 --plotly file -o runs/204.html     (a small page, and plotly
 
 squall timeline .squall/scenarios/0a1b2c3d.json --odds
 
-squall timeline examples/pipeline.py --workers 3 --perfetto pipeline.json
+squall timeline examples/pipeline.py --workers 3 -o pipeline.json
 
-squall timeline 7 --dot joint.dot --parquet events.parquet --json
+squall timeline 7 -o joint.dot -o events.parquet --json
 """
 
 
@@ -69,23 +71,19 @@ Args = Annotated[
     list[str] | None, typer.Argument(metavar="ARGS", help="What a script gets in sys.argv.")
 ]
 Output = Annotated[
-    Path | None,
-    output_option(f"The page (default {DEFAULT_FILE}, unless another file is asked for)."),
+    list[Path] | None,
+    output_option(
+        f"What to write, by how its name ends: the page (.html; {DEFAULT_FILE} by default), a trace for "
+        "ui.perfetto.dev (.json), the joint autograd graph (.dot, .graphml), the events as a table "
+        "(.parquet, .csv). May be given several times."
+    ),
 ]
-Perfetto = Annotated[
-    Path | None,
-    file_option("--perfetto", "A trace for ui.perfetto.dev and chrome://tracing (JSON)."),
-]
-Dot = Annotated[Path | None, file_option("--dot", "The joint autograd graph for Graphviz.")]
-GraphMl = Annotated[Path | None, file_option("--graphml", "The joint autograd graph as GraphML.")]
-Parquet = Annotated[Path | None, file_option("--parquet", "The events as a Parquet table.")]
-Csv = Annotated[Path | None, file_option("--csv", "The events as a CSV table.")]
 PassNumber = Annotated[
     int | None,
     typer.Option(
         "--pass",
         metavar="N",
-        help="Whose graph --dot and --graphml write (by default the largest).",
+        help="Whose graph .dot and .graphml have (by default the largest).",
         parser=parsers.integer("--pass", 0, 1_000_000),
     ),
 ]
@@ -120,11 +118,6 @@ def timeline(
     what: What,
     args: Args = None,
     output: Output = None,
-    perfetto: Perfetto = None,
-    dot: Dot = None,
-    graphml: GraphMl = None,
-    parquet: Parquet = None,
-    csv: Csv = None,
     pass_number: PassNumber = None,
     odds: WithOdds = False,
     points: Points = 16,
@@ -149,14 +142,10 @@ def timeline(
     --workers, --seed, --latency, --simulate, --share and --compute are for scripts. Exit code 0 if everything was written,
     whatever came of the run: the page says that.
     """
-    files = {"html": output, "perfetto": perfetto, "dot": dot, "graphml": graphml,
-             "parquet": parquet, "csv": csv}  # fmt: skip
-    wanted = {kind: path for kind, path in files.items() if path is not None}
-    if not wanted:
-        wanted["html"] = parsers.file_to_write("--output")(DEFAULT_FILE)
+    wanted = _by_kind(output or [parsers.file_to_write("--output")(DEFAULT_FILE)])
     if plotly is not None and "html" not in wanted:
         raise BadInput(
-            "--plotly", plotly, "is for a page, and none is asked for: add --output FILE"
+            "--plotly", plotly, "is for a page, and none is asked for: add --output FILE.html"
         )
     for_a_script = {
         "--workers": workers,
@@ -206,6 +195,20 @@ def timeline(
         print_timeline(run, wanted)
     if found is not None and found.interrupted:
         raise typer.Exit(INTERRUPTED)
+
+
+def _by_kind(files: list[Path]) -> dict[str, Path]:
+    """What each file is to have. Raises :class:`BadInput` for a name that does not say it."""
+    wanted: dict[str, Path] = {}
+    for file in files:
+        kind = _KINDS.get(file.suffix)
+        if kind is None:
+            problem = f"expected a name that ends in {', '.join(_KINDS)}, got {str(file)!r}"
+            raise BadInput("--output", str(file), problem)
+        if kind in wanted:
+            raise BadInput("--output", str(file), f"expected one {file.suffix} file, got two")
+        wanted[kind] = file
+    return wanted
 
 
 def _script(what: str, for_a_scenario: dict[str, bool], mutant: str | None) -> Path | None:

@@ -268,7 +268,8 @@ def _counts(title: str, counts: dict[str, int], campaign: Campaign) -> Table:
     table.add_column("what")
     table.add_column("scenarios", justify="right")
     table.add_column("", justify="right")
+    played = campaign.scenarios + campaign.corpus + campaign.cover  # all are counted
     for name, count in counts.items():
-        share = f"{100 * count / campaign.scenarios:.1f} %" if campaign.scenarios else ""
+        share = f"{100 * count / played:.1f} %" if played else ""
         table.add_row(name, f"{count:,}", share, style="" if count else "bold red")
     return table

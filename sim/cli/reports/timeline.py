@@ -42,9 +42,8 @@ def write_files(run: Recording, wanted: dict[str, Path], drawing: Drawing, bar: 
                 if kind == "html" and drawing.plotly == "file":
                     write_plotly(path.parent)
         except OSError as error:
-            field = "--output" if kind == "html" else f"--{kind}"
             problem = f"cannot write {str(path)!r}: {error.strerror or error}"
-            raise BadInput(field, str(path), problem) from None
+            raise BadInput("--output", str(path), problem) from None
 
 
 def _page(kind: str, run: Recording, drawing: Drawing, bar: Bar) -> str:

@@ -110,9 +110,12 @@ def make_fcntl(space: ModuleSpace) -> ModuleType:
     def sleep(seconds: float) -> None:
         space.process.group.runtime.sleep(seconds)
 
+    def lockf(fd: Any, how: int, *_range: int) -> None:
+        # All processes are one to the system, which keeps those locks apart alone that belong to an open file, a whole one.
+        found["flock"](fd, how)
+
     found = file_locks.functions(real, sleep)
-    # All processes are one to the system, which keeps those locks apart alone that belong to an open file.
-    return Facade(space, real, {**found, "lockf": found["flock"]})
+    return Facade(space, real, {**found, "lockf": lockf})
 
 
 def _now_in(process: SimProcess) -> Callable[[], float]:
