@@ -6,16 +6,24 @@ A group numbers its workers from 0, and each of them numbers its calls, contexts
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from dataclasses import replace
 
 from squall.model.events.run import Run, Violation
 from squall.real.tracing import (
+    CALL_ENDED,
+    CALL_STARTED,
     CONTEXT_CREATED,
     CONTEXT_RELEASED,
     MESSAGE_DELIVERED,
     MESSAGE_DROPPED,
     MESSAGE_SENT,
+    EventType,
 )
+
+#: by what may end after its worker has joined the next group: what begins it, in its own
+_BEGUN_BY = {CALL_ENDED: CALL_STARTED, CONTEXT_RELEASED: CONTEXT_CREATED}
+_BEGIN = frozenset(_BEGUN_BY.values())
 
 
 class GroupEvents:
@@ -44,8 +52,8 @@ def groups_of(run: Run) -> list[GroupEvents]:
     numbers: dict[int, list[int]] = {group: [] for _, _, group in run.joined}
     #: by the number of a message: the group in which it was sent
     messages: dict[int, int] = {}
-    #: by worker and id of a context: the group in which it was made there, beyond whose end it may live
-    contexts: dict[tuple[int, int], int] = {}
+    #: by worker, what begins it, and id: the groups in which such have begun and not ended
+    begun: defaultdict[tuple[int, EventType, int], deque[int]] = defaultdict(deque)
     for n, (_, worker, _, type, values) in enumerate(run.records):
         if type is MESSAGE_SENT:
             worker = values[1]
@@ -58,10 +66,11 @@ def groups_of(run: Run) -> list[GroupEvents]:
         while len(theirs) > 1 and theirs[1][0] <= n:
             del theirs[0]
         group = theirs[0][1]
-        if type is CONTEXT_CREATED:
-            contexts[worker, values[0]] = group
-        elif type is CONTEXT_RELEASED:
-            group = contexts.get((worker, values[0]), group)
+        if type in _BEGIN:
+            begun[worker, type, values[0]].append(group)
+        elif (beginning := _BEGUN_BY.get(type)) is not None:
+            known = begun[worker, beginning, values[0]]
+            group = known.popleft() if known else group
         numbers[group].append(n)
         if type is MESSAGE_SENT:
             messages[values[0]] = group

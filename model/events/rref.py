@@ -215,8 +215,10 @@ class Protocol:
 
     def owner_value_set(self, worker: int, task: int, rref: Id, error: str | None) -> None:
         value = self._value(rref)
-        # A creation that comes after its creator gave it up finds the error in its place.
-        again = value.set > 0 and (error is None or value.error is None)
+        # A creation that comes after its creator gave it up finds the error in its place, and whoever comes after
+        # the value has been freed that it is gone.
+        gone = error is not None and value.deleted > 0 and not value.present
+        again = value.set > 0 and (error is None or value.error is None) and not gone
         value.set += 1
         value.error = error
         # A reply brings it to whoever asked, whether or not the owner keeps it.

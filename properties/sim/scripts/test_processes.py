@@ -614,3 +614,35 @@ def test_a_process_that_ends_in_a_context_leaves_nothing_to_blame(tmp_path, end,
     assert out.getvalue().splitlines() == said
     told = [each for each in check(ended) if each.property != "script"]
     assert not told, told
+
+
+def test_calls_that_a_group_gives_up_at_its_end_are_its_own(tmp_path: Path) -> None:
+    """They end after their worker has joined the next group."""
+    source = """
+        import os, time
+        import torch
+        import torch.distributed.autograd as dist_autograd
+        import torch.distributed.rpc as rpc
+        import torch.multiprocessing as mp
+
+        def nap():
+            time.sleep(1)
+
+        def run(rank):
+            os.environ.update(MASTER_ADDR="localhost", MASTER_PORT="29500")
+            for graceful in (False, True):
+                rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2)
+                if rank == 0:
+                    x = torch.ones(2, requires_grad=True)
+                    with dist_autograd.context() as context_id:
+                        loss = rpc.rpc_sync("worker1", torch.mul, args=(x, 2)).sum()
+                        dist_autograd.backward(context_id, [loss])
+                    rpc.rpc_async("worker1", nap)
+                rpc.api._wait_all_workers(100.0)
+                rpc.shutdown(graceful=graceful)
+
+        if __name__ == "__main__":
+            mp.spawn(run, nprocs=2)
+    """
+    found, _ = run(tmp_path, "port", source)
+    assert not list(check(found))
