@@ -82,13 +82,13 @@ def repeat(seed: int, times: int, settings: Settings) -> tuple[Counter[str], str
     where = ""
     for _ in range(times):
         run = ENGINES["torch"].run(draw(seed, settings))
-        deaths = [str(death) for death in run.deaths]
-        ends[f"{run.digest} {bits(run.got)} {deaths}"] += 1
+        deaths = [str(death) for death in run.processes.deaths]
+        ends[f"{run.digest} {bits(run.outcomes.got)} {deaths}"] += 1
         if first is None:
             first = run
         elif len(ends) > 1 and not where:
             where = first_difference(first.records, run.records)
-            where += "".join(f"; {each}" for each in [*first.deaths, *deaths])
+            where += "".join(f"; {each}" for each in [*first.processes.deaths, *deaths])
     return ends, where
 
 

@@ -117,7 +117,7 @@ def measure(scenarios: int = SCENARIOS, first: int = 0) -> dict[str, float]:
             clock.lap("garbage")
             expected = expected_of(scenario)
             run = ENGINES["port"].run(scenario)
-            run.expected, run.cluster = expected, None
+            run.outcomes.expected, run.cluster = expected, None
             clock.lap("close")
             for property in [each for each in PROPERTIES if each.judges(run)]:
                 deque(property.check(run), maxlen=0)

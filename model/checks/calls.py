@@ -26,13 +26,13 @@ def CALLS(run: Run) -> Iterator[Violation]:  # noqa: N802
     others write to their copies. A reference gives the same number to all who ask, however few
     refer to it meanwhile. Of updates at the same time none is lost, and none happens twice.
     """
-    if run.program is None or run.got is None:
+    if run.program is None or run.outcomes.got is None:
         return
     yield from _gathers(run)
     for trainer, number, step in run.program.steps:
         home = run.program.trainers[trainer].worker
         for field, index, thing in beside(step):
-            line = run.got.beside.get((trainer, number, field, index))
+            line = run.outcomes.got.beside.get((trainer, number, field, index))
             what, wanted, may_be = f"what goes on beside a step: {field}", AS_IT_SHOULD_BE, _failed
             if isinstance(thing, Story):
                 known = on_torch(thing, home) if run.engine != "port" else None
@@ -47,10 +47,10 @@ def CALLS(run: Run) -> Iterator[Violation]:  # noqa: N802
 
 def _failed(run: Run, trainer: int, number: int, line: str | None) -> bool:
     """Where something failed a call may raise, but nothing may be wrong."""
-    assert run.program is not None and run.got is not None
+    assert run.program is not None and run.outcomes.got is not None
     if line is None:  # whether the step has to end is for property "progress" to say
         gone = run.program.trainers[trainer].worker in faults_of(run).gone
-        return gone or not run.got.steps[trainer, number].finished
+        return gone or not run.outcomes.got.steps[trainer, number].finished
     return (
         line.startswith(RAISED) and faults_of(run).hit() and explained(line) and excused(run, FAULT)
     )
@@ -60,19 +60,19 @@ def _acts_failed(story: Story, run: Run, trainer: int, number: int, line: str | 
     """Whether what acts came to is what they may come to where something failed: nothing, if their
     worker ended, or lines that they may tell and errors that say what went wrong. So it is where
     calls without a limit may take too long. No story ends in a run that does not."""
-    assert run.program is not None and run.got is not None
+    assert run.program is not None and run.outcomes.got is not None
     if line is None and (run.stuck or run.hangs or run.crash):
         return True
     faults = faults_of(run)
     home = run.program.trainers[trainer].worker
     if not story.acts:
         return False
-    limit_s = run.rpc_timeout_s
+    limit_s = run.conditions.rpc_timeout_s
     too_long = limit_s and told_alone(story.acts, home).seconds >= limit_s
     if not (faults.hit() or own_time(run) or too_long):
         return False
     if line is None:
-        return (home in faults.gone or trainer in run.got.broken) and excused(run, FAULT)
+        return (home in faults.gone or trainer in run.outcomes.got.broken) and excused(run, FAULT)
     told = [] if line == as_line([]) else line.split("; ")
     other = "; ".join(part for part in told if not may_be_told(part))
     return (not other or explained(other)) and excused(run, FAULT)
@@ -87,12 +87,12 @@ def _said(run: Run, line: str | None, wanted: str) -> bool:
 
 
 def _gathers(run: Run) -> Iterator[Violation]:
-    assert run.program is not None and run.got is not None
+    assert run.program is not None and run.outcomes.got is not None
     workers = range(run.program.workers)
     for round in range(run.program.gathers):
         wanted = {f"worker{worker}": exchanged(worker, round) for worker in workers}
         for worker in workers:
-            got = run.got.gathers.get((worker, round))
+            got = run.outcomes.got.gathers.get((worker, round))
             if got != wanted and not (got is None and (run.stuck or run.hangs or run.crash)):
                 what, where = "what workers exchanged", f"round {round} on worker {worker}"
                 yield Violation("calls", what, f"{where}: {wanted}", str(got))

@@ -36,7 +36,7 @@ def first_line(text: str | None) -> str:
 def PROCESSES(run: Run) -> Iterator[Violation]:  # noqa: N802
     """Every worker process lives until the run is over, and none of its threads touches memory
     that was freed: a callback that locks a mutex which is gone says so on standard error."""
-    for death in run.deaths:
+    for death in run.processes.deaths:
         what = f"a worker process died: {_plain(str(death).partition(': ')[2])}"
         yield Violation(
             "processes",
@@ -46,7 +46,7 @@ def PROCESSES(run: Run) -> Iterator[Violation]:  # noqa: N802
             None if death.worker < 0 else death.worker,
             death.time_s,
         )
-    for worker in run.torn:
+    for worker in run.processes.torn:
         yield Violation("processes", "a callback locks freed memory", "it does not", TORN, worker)
 
 
@@ -55,20 +55,21 @@ def ENDS(run: Run) -> Iterator[Violation]:  # noqa: N802
     """Every step, and the run itself, ends, but for the passes that cannot, as the program says
     that they cannot; under faults only the run must. A run in which a process died is not asked.
     """
-    if run.program is None or run.got is None:
+    outcome, deaths, faulty = run.outcomes.got, run.processes.deaths, run.conditions.faulty
+    if run.program is None or outcome is None:
         return
-    if run.crash is not None and not run.deaths and not run.faulty:
+    if run.crash is not None and not deaths and not faulty:
         yield Violation("progress", "the run broke off", "an end", run.crash)
     may_hang = False
     for trainer, number, _ in run.program.steps:
         if run.forecast(trainer, number).unfed:
             may_hang = True
             continue
-        got = run.got.steps.get((trainer, number), StepOutcome())
-        if not got.finished and not may_hang and not run.faulty:
+        got = outcome.steps.get((trainer, number), StepOutcome())
+        if not got.finished and not may_hang and not faulty:
             where = f"trainers[{trainer}].steps[{number}]"
             yield Violation("progress", "a step does not end", f"{where} ends", "it waits")
-    if run.waits and not may_hang and not run.deaths:
+    if run.waits and not may_hang and not deaths:
         yield Violation("progress", "a deadlock", "the run ends", "; ".join(run.waits))
 
 
@@ -77,16 +78,17 @@ def ERRORS_OF_STEPS(run: Run) -> Iterator[Violation]:  # noqa: N802
     """A step fails where one process fails, with an error that has the same text in it, and
     nowhere else; under faults it may fail with any error.
     """
-    if (run.program is None or run.got is None or run.expected is None or run.faulty) and excused(
+    one_process, workers, faulty = run.outcomes.expected, run.outcomes.got, run.conditions.faulty
+    if (run.program is None or workers is None or one_process is None or faulty) and excused(
         run, FAULT
     ):
         return
     for trainer, number, _ in run.program.steps:
-        got = run.got.steps.get((trainer, number), StepOutcome())
+        got = workers.steps.get((trainer, number), StepOutcome())
         if (not got.finished or run.forecast(trainer, number).unfed) and excused(run, NO_END):
             continue
         where = f"trainers[{trainer}].steps[{number}]"
-        expected = run.expected.steps[trainer, number]
+        expected = one_process.steps[trainer, number]
         for one, other in (
             (expected.error, got.error),
             (expected.first_error, got.first_error),
@@ -106,7 +108,7 @@ def LEFT_BEHIND(run: Run) -> Iterator[Violation]:  # noqa: N802
     """
     if (run.hangs or (run.script is not None and not run.settled)) and excused(run, NO_END):
         return
-    for worker, table in enumerate(run.tables):
+    for worker, table in enumerate(run.rpc_groups.tables):
         for name in LEFT:
             if table.get(name):
                 seen = str(table[name])

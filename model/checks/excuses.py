@@ -86,5 +86,5 @@ EXCUSES: tuple[Excuse, ...] = (
 
 def excused(run: Run, excuse: Excuse) -> Literal[True]:
     """True, and counted in the run."""
-    run.excused[excuse.name] += 1
+    run.judged.excused[excuse.name] += 1
     return True

@@ -40,16 +40,16 @@ def PASSES(run: Run) -> Iterator[Violation]:  # noqa: N802
     for mismatch in run.gradients.mismatches if run.gradients is not None else ():
         yield Violation("passes", "a gradient", "that of one process", mismatch)
     program = run.program
-    if program is None or run.expected is None or run.got is None:
+    if program is None or run.outcomes.expected is None or run.outcomes.got is None:
         return
     for trainer, number, step in program.steps:
-        got = run.got.steps.get((trainer, number))
+        got = run.outcomes.got.steps.get((trainer, number))
         if got is None or not got.failed:
             continue
         allowed = _reasons(run, program, trainer, number, step)
         again = got.first_error is not None
         for at, error in sorted(got.failed.items()):
-            if not again and at in run.expected.steps[trainer, number].failed:
+            if not again and at in run.outcomes.expected.steps[trainer, number].failed:
                 continue
             if any(text in error for text in allowed):
                 continue

@@ -106,7 +106,7 @@ def RECOVERY(run: Run) -> Iterator[Violation]:  # noqa: N802
     in a fresh context: it ends without error, and its gradients are those of one process. Where
     messages alone took longer than a call may, nothing is said.
     """
-    recovery = run.recovery
+    recovery = run.outcomes.recovery
     if recovery is None:
         return  # nothing was injected
     if run.crash is not None and excused(run, NO_END):

@@ -317,12 +317,12 @@ def _creation_slept(run: Run, step: Step, error: str | None) -> bool:
 
 
 def _step_errors(run: Run) -> Iterator[Violation]:
-    if run.program is None or run.expected is None or run.got is None:
+    if run.program is None or run.outcomes.expected is None or run.outcomes.got is None:
         return
     faults = faults_of(run)
     for trainer, number, step in run.program.steps:
-        got = run.got.steps.get((trainer, number))
-        expected = run.expected.steps[trainer, number]
+        got = run.outcomes.got.steps.get((trainer, number))
+        expected = run.outcomes.expected.steps[trainer, number]
         predicted = run.forecast(trainer, number)
         if (got is None or not got.finished or predicted.unfed) and excused(run, NO_END):
             continue

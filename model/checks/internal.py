@@ -24,7 +24,7 @@ def INTERNAL_ERRORS(run: Run) -> Iterator[Violation]:  # noqa: N802
         (records[n][1], records[n][0], records[n][4][-1]) for n in run.of(tracing.HANDLER_ENDED)
     ]
     texts += [(records[n][1], records[n][0], records[n][4][1]) for n in run.of(tracing.PASS_ENDED)]
-    texts += [(worker, None, text) for worker, text in run.caught]
+    texts += [(worker, None, text) for worker, text in run.processes.caught]
     texts += [(error.rank, None, error.message) for error in run.errors]
     for worker, time_s, text in texts:
         if text is None or not INTERNAL.search(text):
@@ -42,7 +42,7 @@ def OF_THREADS(run: Run) -> Iterator[Violation]:  # noqa: N802
     """No thread of the compiled engine ends its work with an exception, of which nobody hears but
     who reads standard error.
     """
-    for worker, line in dict.fromkeys(run.complaints):
+    for worker, line in dict.fromkeys(run.processes.complaints):
         what = "an exception in a thread of the engine"
         yield Violation("internal errors of threads", what, "none", line, worker)
 

@@ -151,14 +151,14 @@ def JOINT_GRAPH(run: Run) -> Iterator[Violation]:  # noqa: N802
 
 def _reference_graphs(run: Run) -> dict[int, Graph]:
     """The graph that each pass must have, by the number of the event that starts it."""
-    if run.expected is None or run.got is None:
+    if run.outcomes.expected is None or run.outcomes.got is None:
         return {}
     roots: dict[int, list[PassPart]] = {}
     for root, _ in joint_passes(run):
         roots.setdefault(root.context, []).append(root)
     found: dict[int, Graph] = {}
-    for key, outcome in run.got.steps.items():
-        expected = run.expected.steps.get(key)
+    for key, outcome in run.outcomes.got.steps.items():
+        expected = run.outcomes.expected.steps.get(key)
         if expected is None or outcome.context < 0:
             continue
         if expected.failed and outcome.first_error is not None:

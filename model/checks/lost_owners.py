@@ -22,8 +22,8 @@ def wrong_owners(run: Run) -> Iterator[Violation]:
         error = records[n][4][-1]
         if error is not None and "which owned the value of" in error:
             said.setdefault(error, n)
-    if run.got is not None:
-        for step in run.got.steps.values():
+    if run.outcomes.got is not None:
+        for step in run.outcomes.got.steps.values():
             for error in (step.error, step.first_error, *step.failed.values()):
                 if error is not None and "which owned the value of" in error:
                     said.setdefault(error, len(records) - 1)

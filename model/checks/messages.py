@@ -233,13 +233,13 @@ _REQUESTS = {
 
 def _requests(run: Run) -> Iterator[Violation]:
     """Whether each call of the API was one request, where a program goes through."""
-    program, expected, counted = run.program, run.expected, run.of(tracing.TABLES_COUNTED)
+    program, expected, counted = run.program, run.outcomes.expected, run.of(tracing.TABLES_COUNTED)
     if program is None or expected is None or not counted or run.of(tracing.FAULT_INJECTED):
         return
     ended = expected.steps.values()
     if any(step.error or step.first_error or step.failed for step in ended):
         return
-    if run.recovery is not None or not is_known(program):
+    if run.outcomes.recovery is not None or not is_known(program):
         return
     if run.hangs and excused(run, NO_END):
         return  # who waits for ever makes no further calls
@@ -249,7 +249,7 @@ def _requests(run: Run) -> Iterator[Violation]:
         return  # a function that nobody waits for was cut short, by a release for instance
     if any(records[n][4][2] == "timeout" for n in run.of(tracing.CALL_ENDED)):
         return  # who waited for it does not go on as if it had come to its end
-    due = requests_of(program, leader=leader, handshakes=run.handshakes)
+    due = requests_of(program, leader=leader, handshakes=run.conditions.handshakes)
     made: Counter[tuple[int, int, str]] = Counter()
     for n in run.of(tracing.CALL_STARTED):
         if n > counted[0]:
@@ -272,10 +272,10 @@ def _requests(run: Run) -> Iterator[Violation]:
 def _limited(run: Run) -> Iterator[Violation]:
     """Whether each call of acts was made with its limit of time, where nothing else that goes on beside
     steps has any."""
-    program, got, counted = run.program, run.got, run.of(tracing.TABLES_COUNTED)
+    program, got, counted = run.program, run.outcomes.got, run.of(tracing.TABLES_COUNTED)
     if program is None or got is None or not counted or run.of(tracing.FAULT_INJECTED):
         return
-    if run.recovery is not None or program.endings:
+    if run.outcomes.recovery is not None or program.endings:
         return  # what becomes of calls there depends on when others leave
     if run.hangs and excused(run, NO_END):
         return

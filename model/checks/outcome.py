@@ -38,11 +38,12 @@ def GRADIENTS(run: Run) -> Iterator[Violation]:  # noqa: N802
     pass starts from, those that references give at the end, and the leaves after all optimizer
     steps. A gradient that a hook was given is not written to after that.
     """
-    if run.program is None or run.expected is None or run.got is None:
+    one_process, workers = run.outcomes.expected, run.outcomes.got
+    if run.program is None or one_process is None or workers is None:
         return
-    if run.got.written:
+    if workers.written:
         what = "gradients that a hook was given, and kept"
-        yield Violation("gradients", what, "as they were", f"{run.got.written} were written to")
+        yield Violation("gradients", what, "as they were", f"{workers.written} were written to")
     for key, expected, got in _finished_steps(run):
         if expected.first_error is None:
             yield from _step(run, "gradients", key, expected, got)
@@ -50,7 +51,7 @@ def GRADIENTS(run: Run) -> Iterator[Violation]:  # noqa: N802
         return
     yield from _seen_by_hooks(run)
     unknown = indefinite(run)
-    for number, (value, other) in enumerate(zip(run.expected.leaves, run.got.leaves, strict=True)):
+    for number, (value, other) in enumerate(zip(one_process.leaves, workers.leaves, strict=True)):
         if (number in unknown.leaves or number in unknown.lost) and excused(run, INDEFINITE):
             continue
         complaint = _complaint(run, other, value)
@@ -61,14 +62,14 @@ def GRADIENTS(run: Run) -> Iterator[Violation]:  # noqa: N802
                 f"that of one process: leaves[{number}]",
                 complaint,
             )
-    for place, values in run.expected.kept.items():
-        others = run.got.kept.get(place)
+    for place, values in one_process.kept.items():
+        others = workers.kept.get(place)
         if others is None:
             # Nobody waited for its operation, which reached a worker that had released the context.
-            late = _RELEASED in run.got.kept_errors.get(place, "")
+            late = _RELEASED in workers.kept_errors.get(place, "")
             if late and excused(run, TOO_LATE):
                 continue
-            if run.got.steps[place[:2]].error is None and not faults_of(run).hit():
+            if workers.steps[place[:2]].error is None and not faults_of(run).hit():
                 yield Violation("gradients", "a kept reference", f"a value of {place}", "none")
             continue
         if place[:2] in unknown.steps and excused(run, INDEFINITE):
@@ -81,23 +82,24 @@ def GRADIENTS(run: Run) -> Iterator[Violation]:  # noqa: N802
 
 def _seen_by_hooks(run: Run) -> Iterator[Violation]:
     """Sums, which no order changes, of integers; a failed pass may have called any hooks."""
-    assert run.program is not None and run.expected is not None and run.got is not None
+    expected, got = run.outcomes.expected, run.outcomes.got
+    assert run.program is not None and expected is not None and got is not None
     if faults_of(run).hit() and excused(run, FAULT):
         return
-    steps = [*run.expected.steps.values(), *run.got.steps.values()]
+    steps = [*expected.steps.values(), *got.steps.values()]
     failed = any(step.error or step.first_error or step.failed for step in steps)
     if run.program.mode != "exact" or failed:
-        if run.expected.seen or run.expected.retained:
+        if expected.seen or expected.retained:
             excused(run, HOOKS)
         return
-    for number, total in run.expected.seen.items():
-        other = run.got.seen.get(number, 0.0)
+    for number, total in expected.seen.items():
+        other = got.seen.get(number, 0.0)
         if other != total:
             what = "what hooks behind a leaf saw"
             yield Violation("gradients", what, f"{total} in all for leaves[{number}]", str(other))
-    if run.got.retained != run.expected.retained:
-        what, total = "retained gradients", run.expected.retained
-        yield Violation("gradients", what, f"{total} in all", str(run.got.retained))
+    if got.retained != expected.retained:
+        what, total = "retained gradients", expected.retained
+        yield Violation("gradients", what, f"{total} in all", str(got.retained))
 
 
 def _released(run: Run, key: tuple[int, int], got: StepOutcome) -> set[int]:
@@ -121,9 +123,9 @@ def RETRY(run: Run) -> Iterator[Violation]:  # noqa: N802
     """A step that failed and is done again in a fresh context comes to what it would have come
     to had nothing failed: no gradient, count or graph of the failed attempt shows in it.
     """
-    if run.program is None or run.expected is None:
+    if run.program is None or run.outcomes.expected is None:
         return
-    if all(expected.first_error is None for expected in run.expected.steps.values()):
+    if all(expected.first_error is None for expected in run.outcomes.expected.steps.values()):
         return
     for key, expected, got in _finished_steps(run):
         if expected.first_error is not None:
@@ -132,13 +134,13 @@ def RETRY(run: Run) -> Iterator[Violation]:  # noqa: N802
 
 def _finished_steps(run: Run) -> Iterator[tuple[tuple[int, int], StepOutcome, StepOutcome]]:
     """The steps that end in both runs, and without error in that of one process."""
-    if run.program is None or run.expected is None or run.got is None:
+    if run.program is None or run.outcomes.expected is None or run.outcomes.got is None:
         return
     unknown = indefinite(run)
-    for key, expected in run.expected.steps.items():
+    for key, expected in run.outcomes.expected.steps.items():
         if key in unknown.steps and excused(run, INDEFINITE):
             continue
-        got = run.got.steps.get(key)
+        got = run.outcomes.got.steps.get(key)
         ended = got is not None and got.finished and got.error is None
         if got is not None and ended and expected.error is None and not run.forecast(*key).unfed:
             yield key, expected, got
@@ -247,11 +249,12 @@ def DETERMINISM(run: Run) -> Iterator[Violation]:  # noqa: N802
     """The same scenario, run again, has the same digest: the same events in the same order, at
     the same virtual times.
     """
-    for digest in run.digests[1:]:
-        if digest != run.digests[0]:
-            yield Violation("determinism", "the digest", run.digests[0], digest)
-    if run.divergence is not None:
-        yield Violation("determinism", "a run, again", "the same events", run.divergence)
+    digests, divergence = run.judged.digests, run.judged.divergence
+    for digest in digests[1:]:
+        if digest != digests[0]:
+            yield Violation("determinism", "the digest", digests[0], digest)
+    if divergence is not None:
+        yield Violation("determinism", "a run, again", "the same events", divergence)
 
 
 RANK = 70

@@ -49,7 +49,7 @@ def PROGRESS(run: Run) -> Iterator[Violation]:  # noqa: N802
         longest_s += slept_s(run.program)
         longest_s += beside_s(run.program)
         longest_s += acts_s(run.program)
-    if faults_of(run) or run.recovery is not None:
+    if faults_of(run) or run.outcomes.recovery is not None:
         longest_s += LONGEST_FAULTY_S
         if run.ended_s > longest_s:
             longest_s += _longest_under_way_s(run) + _last_fault_s(run)
@@ -59,14 +59,14 @@ def PROGRESS(run: Run) -> Iterator[Violation]:  # noqa: N802
     predicted = predict(run, ended=run.hangs or run.program is None)
     for each in predicted:
         yield from _pass(run, each)
-    if run.program is None or run.got is None:
+    if run.program is None or run.outcomes.got is None:
         if run.stuck and not any(each.unfed for each in predicted):
             yield Violation("progress", "a deadlock", "nobody waits", "; ".join(run.waits))
         return
     stopped = False
     faults = faults_of(run)
     for trainer, number, _ in run.program.steps:
-        got = run.got.steps.get((trainer, number), StepOutcome())
+        got = run.outcomes.got.steps.get((trainer, number), StepOutcome())
         unfed = run.forecast(trainer, number).unfed
         where = f"trainers[{trainer}].steps[{number}]"
         if unfed:
@@ -165,9 +165,9 @@ def _last_fault_s(run: Run) -> float:
 
 def _excused(run: Run, trainer: int) -> bool:
     """Whether a trainer did not come to its steps: its worker ended, or it could not begin."""
-    assert run.program is not None and run.got is not None
+    assert run.program is not None and run.outcomes.got is not None
     faults = faults_of(run)
-    error = run.got.broken.get(trainer)
+    error = run.outcomes.got.broken.get(trainer)
     if error is not None:
         return faults.hit() and explained(error)
     return run.program.trainers[trainer].worker in faults.gone

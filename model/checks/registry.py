@@ -51,7 +51,7 @@ def check(run: Run, properties: Sequence[Property] = PROPERTIES) -> list[Violati
     for property in properties:
         if not property.judges(run):
             continue
-        if property.whole or not (groups or run.overlapping):
+        if property.whole or not (groups or run.rpc_groups.overlapping):
             found += property.check(run)
             continue
         for group in groups:

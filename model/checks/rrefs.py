@@ -82,7 +82,7 @@ def RREFS(run: Run) -> Iterator[Violation]:  # noqa: N802
     for breach in protocol.left():
         if breach.about is None or excuses.of(breach.about) is None:
             yield run.violation("rrefs", breach.what, breach.expected, breach.seen, *counted[:1])
-    run.excuses = tuple(excuses.used)
+    run.judged.excuses = tuple(excuses.used)
     tables = protocol.tables()
     for n in counted:
         _, worker, _, _, values = records[n]
@@ -277,7 +277,7 @@ def _left_contexts(
         excuse = excuse_of_context(run, worker, context, excuses) if faults.hit() else None
         if excuse is not None:
             may_be_left[worker] += 1
-            run.excuses += (excuse.name,)
+            run.judged.excuses += (excuse.name,)
             continue
         yield run.violation(
             "contexts",

@@ -52,25 +52,25 @@ def SCRIPT(run: Run) -> Iterator[Violation]:  # noqa: N802
     """
     if run.crash is not None:
         yield Violation("progress", "the run broke off", "an end", run.crash)
-    for outcome, texts in run.found.items():
+    for outcome, texts in run.process_groups.found.items():
         for text in texts:
             yield Violation("script", outcome, "process groups in which all goes together", text)
     for error in run.errors:
         what = f"{_RAISED}{error.type}" if error.type != EXITED else "a process failed"
         expected = "an end without an error" if error.type != EXITED else "exit code 0"
         yield Violation("script", what, expected, f"{error.worker}: {error.message}")
-    if run.failed_processes and not run.errors:
-        yield Violation("script", "a process failed", "exit code 0", str(run.exit_codes))
+    if run.processes.failed and not run.errors:
+        yield Violation("script", "a process failed", "exit code 0", str(run.processes.exit_codes))
     if run.waits:
         yield Violation("progress", "the script hangs", "an end", run.why()[0])
     for mismatch in run.gradients.mismatches if run.gradients is not None else ():
         yield Violation("gradients", "a gradient", "that of one process", mismatch)
     if run.disturbed:
         return
-    if run.leaked_rrefs:
-        yield Violation("rrefs", _OWNER_LEFT, "0", str(run.leaked_rrefs))
-    if run.leaked_contexts:
-        yield Violation("contexts", _CONTEXT_LEFT, "0", str(run.leaked_contexts))
+    if run.rpc_groups.leaked_rrefs:
+        yield Violation("rrefs", _OWNER_LEFT, "0", str(run.rpc_groups.leaked_rrefs))
+    if run.rpc_groups.leaked_contexts:
+        yield Violation("contexts", _CONTEXT_LEFT, "0", str(run.rpc_groups.leaked_contexts))
 
 
 RANK = 110
@@ -112,6 +112,6 @@ def _kinds(run: Run) -> set[str]:
     again what was lost, until they end."""
     injected = [run.records[n][4] for n in run.of(FAULT_INJECTED)]
     kinds = {"silent crash" if detail == "silent" else kind for kind, *_, detail in injected}
-    if run.joined:
+    if run.rpc_groups.joined:
         return kinds | {"of calls"}
-    return kinds - LOSSES if run.operations else kinds | {"before any operation"}
+    return kinds - LOSSES if run.process_groups.operations else kinds | {"before any operation"}

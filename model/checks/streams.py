@@ -19,9 +19,9 @@ def STREAMS(run: Run) -> Iterator[Violation]:  # noqa: N802
     by their stream, by events that are recorded and waited for, or by the host. Memory that is freed
     is written to by whatever is allocated next on its stream.
     """
-    if not run.stream_events:
+    if not run.computing.stream_events:
         return
-    events = run.stream_events
+    events = run.computing.stream_events
     seen: set[tuple[str, str]] = set()
     for race in races(events):
         first, second = events[race.first], events[race.second]

@@ -137,7 +137,7 @@ def _limits(run: Run, own: set[int]) -> Iterator[Violation]:
         _, worker, _, _, (id, _, type, limit_s, _) = records[n]
         started[worker, id] = n
         if (type in _DEFAULT or (plain and type != _STARTS)) and (
-            changes or limit_s != run.rpc_timeout_s
+            changes or limit_s != run.conditions.rpc_timeout_s
         ):
             wanted_s, *others_s = _defaults(run, n)
             if wanted_s is not None and limit_s != wanted_s and limit_s not in others_s:
@@ -173,7 +173,7 @@ def _defaults(run: Run, n: int) -> list[float | None]:
     records = run.records
     _, worker, task, _, _ = records[n]
     looked = next((at for at in range(n - 1, -1, -1) if records[at][2] == task), n)
-    found = [run.rpc_timeout_s]
+    found = [run.conditions.rpc_timeout_s]
     for change in run.of(tracing.TIMEOUT_SET):
         if change > n:
             break

@@ -257,10 +257,10 @@ class _Watch:
         ):
             self.reached.add("a timeout of a call that never arrived")
         run = self.run
-        if run.got is None or run.expected is None or not faults_of(run).hit():
+        if run.outcomes.got is None or run.outcomes.expected is None or not faults_of(run).hit():
             return
-        for key, step in run.got.steps.items():
-            expected = run.expected.steps[key]
+        for key, step in run.outcomes.got.steps.items():
+            expected = run.outcomes.expected.steps[key]
             if not step.finished or step.error is not None or expected.error is not None:
                 continue
             if step.first_error is not None and expected.first_error is None:

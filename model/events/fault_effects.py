@@ -122,7 +122,7 @@ class FaultEffects:
         if self.injected and not self._light(run):
             hard += _failed_calls(run)
             hard += _exhausted(run)
-        elif run.recovery is not None:
+        elif run.outcomes.recovery is not None:
             hard += slow_calls(run)
         #: when something was hit that nothing made good, in order
         self.hard = sorted(hard)
@@ -242,7 +242,8 @@ class Indefinite:
     """
 
     def __init__(self, run: Run) -> None:
-        assert run.program is not None and run.expected is not None and run.got is not None
+        one_process, workers = run.outcomes.expected, run.outcomes.got
+        assert run.program is not None and one_process is not None and workers is not None
         program, faults = run.program, faults_of(run)
         #: leaves whose workers ended
         self.lost = {
@@ -261,7 +262,7 @@ class Indefinite:
             for at, step in enumerate(trainer.steps):
                 if unknown:
                     self.steps.add((number, at))
-                got, expected = run.got.steps.get((number, at)), run.expected.steps[number, at]
+                got, expected = workers.steps.get((number, at)), one_process.steps[number, at]
                 ended = got is not None and got.finished
                 first = got.first_error if got is not None else None
                 again = first is not None and expected.first_error is None
@@ -291,7 +292,7 @@ def faults_of(run: Run) -> FaultEffects:
 
 def own_time(run: Run) -> set[int]:
     """The workers that stood still, were slow, or have a clock of their own."""
-    found: set[int] = set(run.names) if run.busy else set()
+    found: set[int] = set(run.names) if run.conditions.busy else set()
     for n in run.of(tracing.FAULT_INJECTED):
         kind, _, worker = run.records[n][4][:3]
         if EFFECTS.get(kind) == "own time":

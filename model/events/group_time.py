@@ -2,7 +2,7 @@
 when a step ended.
 
 A rank computes when time passes in an operator that has a duration, or in a sleep on its main thread
-(:attr:`squall.model.events.run.Run.spent`). Else it waits for that operation of its process groups which ends next: for
+(``run.computing.spent``). Else it waits for that operation of its process groups which ends next: for
 the member whose call let the data of that operation move at last, and after this call for the data. What is under way
 while a rank computes costs it nothing.
 """
@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from squall.model.events.run import Run, Stepped
+from squall.model.events.run import Run
+from squall.model.events.run_parts import Stepped
 from squall.real import tracing
 
 #: what a message between two ranks is called, where collectives have their names
@@ -100,7 +101,8 @@ class GroupTime:
     @cached_property
     def ranks(self) -> list[int]:
         """Those that took part in a group, or computed."""
-        found = {each.rank for each in self._operations} | {each.worker for each in self.run.spent}
+        computed = {each.worker for each in self.run.computing.spent}
+        found = {each.rank for each in self._operations} | computed
         return sorted(rank for rank in found if rank >= 0)
 
     @cached_property
@@ -162,7 +164,7 @@ class GroupTime:
     def _step_ends(self, rank: int) -> list[float]:
         calls = [each.started for each in self._ended_by.get(rank, [])]
         ends: list[Stepped] = []
-        for each in self.run.steps:
+        for each in self.run.computing.optimizer_steps:
             if each.worker == rank:
                 if ends and not any(ends[-1].event <= call < each.event for call in calls):
                     ends.pop()
@@ -178,14 +180,15 @@ class GroupTime:
             yield from self._gap(rank, at_s, start_s, ended)
             yield Segment(rank, start_s, end_s, "compute", what)
             at_s = end_s
-        stepped = [each.at_s for each in self.run.steps if each.worker == rank]
+        stepped = [each.at_s for each in self.run.computing.optimizer_steps if each.worker == rank]
         last_s = max([*(self._time_s(each.ended) for each in ended), *stepped, 0.0])
         yield from self._gap(rank, at_s, last_s, ended)
 
     def _computed(self, rank: int) -> Iterator[tuple[float, float, str]]:
         """In order, each from where those before it end: several threads may compute at the same time."""
         at_s = 0.0
-        for _, start_s, end_s, what in sorted(each for each in self.run.spent if each[0] == rank):
+        spent = sorted(each for each in self.run.computing.spent if each.worker == rank)
+        for _, start_s, end_s, what in spent:
             if end_s > at_s:
                 yield max(start_s, at_s), end_s, what
                 at_s = end_s

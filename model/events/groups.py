@@ -31,7 +31,12 @@ class GroupEvents:
 
     def __init__(self, run: Run, numbers: list[int]) -> None:
         self._numbers = numbers
-        self.run = replace(run, records=[run.records[n] for n in numbers], joined=[], digests=())
+        self.run = replace(
+            run,
+            records=[run.records[n] for n in numbers],
+            rpc_groups=replace(run.rpc_groups, joined=[]),
+            judged=replace(run.judged, digests=()),
+        )
 
     def of_the_whole(self, violation: Violation) -> Violation:
         """The same violation, with the numbers that its events have in the whole run."""
@@ -42,14 +47,14 @@ def groups_of(run: Run) -> list[GroupEvents]:
     """The groups of a run in which there were several; none for one in which there was one.
 
     Two groups at the same time cannot be told apart by the ids of their workers: such a run has
-    no group that can be judged, and :attr:`Run.overlapping` says so.
+    no group that can be judged, and ``rpc_groups.overlapping`` says so.
     """
-    if len({group for _, _, group in run.joined}) < 2 or run.overlapping:
+    if len({group for _, _, group in run.rpc_groups.joined}) < 2 or run.rpc_groups.overlapping:
         return []
     starts: dict[int, list[tuple[int, int]]] = {}
-    for n, worker, group in run.joined:
+    for n, worker, group in run.rpc_groups.joined:
         starts.setdefault(worker, []).append((n, group))
-    numbers: dict[int, list[int]] = {group: [] for _, _, group in run.joined}
+    numbers: dict[int, list[int]] = {group: [] for _, _, group in run.rpc_groups.joined}
     #: by the number of a message: the group in which it was sent
     messages: dict[int, int] = {}
     #: by worker, what begins it, and id: the groups in which such have begun and not ended

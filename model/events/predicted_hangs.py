@@ -111,7 +111,7 @@ def explain(run: Run) -> list[str]:
 
 
 def _line(run: Run, context: int, unfed: Unfed) -> str:
-    for key, outcome in run.got.steps.items() if run.got is not None else ():
+    for key, outcome in run.outcomes.got.steps.items() if run.outcomes.got is not None else ():
         if outcome.context == context:
             for sent in run.forecast(*key).unfed:
                 if (sent.src, sent.dst) == (unfed.worker, unfed.to):

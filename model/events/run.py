@@ -7,9 +7,7 @@ torch is imported when it is asked for: violations are read without it.
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-import signal
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +16,16 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from squall.model.events.digest import Record, digest_of
-from squall.model.events.kept import Kept
+from squall.model.events.run_parts import (
+    Computed,
+    Judgement,
+    Outcomes,
+    ProcessEnds,
+    ProcessGroups,
+    RpcGroups,
+    RunConditions,
+    WhenStuck,
+)
 from squall.model.program.program import Program
 from squall.real.tracing import FAULT_INJECTED, MESSAGE_SENT, EventType
 
@@ -26,11 +33,8 @@ if TYPE_CHECKING:
     import networkx as nx
 
     from squall.model.events.hang import Hang
-    from squall.model.events.stream_order import StreamEvent
-    from squall.model.events.waiting import Waiting
     from squall.model.one_process.flow import Forecast
     from squall.model.one_process.outcome import Outcome
-    from squall.model.one_process.recovery import Recovery
     from squall.model.one_process.reference import GradientSummary
     from squall.model.program.compare import Tolerance
 
@@ -43,8 +47,6 @@ WRONG_GROUPS = {
 }
 #: the outcome of a run in which there was nothing to find
 NOT_CHECKED = "not checked"
-#: words of the lines that tell what a process died of
-_TELLING = ("what():", "Assertion", "corruption", "free():", "malloc", "futex", "Fatal", "Error")
 _TYPE = MESSAGE_SENT.fields.index("type")
 _KIND = FAULT_INJECTED.fields.index("kind")
 
@@ -75,23 +77,6 @@ class Violation(NamedTuple):
         return {**self._asdict(), "events": list(self.events)}
 
 
-class Spent(NamedTuple):
-    """Seconds of virtual time that a process has spent on ``what``, an operator or ``sleep``."""
-
-    worker: int
-    start_s: float
-    end_s: float
-    what: str
-
-
-class Stepped(NamedTuple):
-    """An optimizer of a process has made a step; ``event``: how many events there were before."""
-
-    worker: int
-    at_s: float
-    event: int
-
-
 class ProcessError(NamedTuple):
     """An exception that a process's own code let through, or what the process died of.
 
@@ -109,173 +94,49 @@ class ProcessError(NamedTuple):
 DIED, EXITED = "Died", "Exited"
 
 
-@dataclass(frozen=True)
-class Death:
-    """A worker process of the engine ``torch`` that ended by itself, which none should. ``worker`` is negative
-    if it had not joined a group; then ``name`` says which it was."""
-
-    worker: int
-    #: negative: of that signal
-    exit_code: int
-    #: the last that it wrote
-    stderr: str
-    time_s: float
-    name: str = ""
-
-    @property
-    def who(self) -> str:
-        return self.name if self.worker < 0 else f"worker {self.worker}"
-
-    def __str__(self) -> str:
-        if self.exit_code < 0:
-            with contextlib.suppress(ValueError):
-                name = signal.Signals(-self.exit_code).name
-                return f"{self.who} died of {name}: {self._said}"
-        return f"{self.who} ended with exit code {self.exit_code}: {self._said}"
-
-    @property
-    def _said(self) -> str:
-        lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
-        lines = [line for line in lines if not line.startswith(("frame #", "[E", "[W"))]
-        telling = [line for line in lines if any(word in line for word in _TELLING)]
-        return (telling or lines or ["it said nothing"])[0]
-
-
-class Stall(NamedTuple):
-    """Why an operation of a process group has failed: "deadlock", "mismatch", or "error" if neither; who
-    waited for whom, and where."""
-
-    outcome: str
-    lines: list[str]
-
-    @property
-    def is_wrong(self) -> bool:
-        """Whether no time limit would have been long enough."""
-        return self.outcome != "error"
-
-    def after(self, known: Stall | None) -> Stall:
-        """Which of the two tells more of a run: what is wrong whatever its limits are, else the later one."""
-        return known if known is not None and known.is_wrong else self
-
-
 @dataclass
 class Run:
     """A finished run, of a program or of a script, on either engine.
 
     ``records`` are its events; all else that checks and readers need to know of it stands beside
-    them. What is not known, or not so of this kind of run, is left at its default.
+    them, most of it in parts (model/events/run_parts.py). What is not known, or not so of this kind
+    of run, is left at its default.
     """
 
     records: Sequence[Record] = ()
-
-    # -- of a program ----------------------------------------------------------------------
+    #: what ran, a program or the script of that path
     program: Program | None = None
-    #: what steps came to, in one process and on workers
-    expected: Outcome | None = None
-    got: Outcome | None = None
-    #: the training after the faults, if there were any
-    recovery: Recovery | None = None
-
-    # -- of a script -----------------------------------------------------------------------
     script: str | None = None
-    errors: list[ProcessError] = field(default_factory=list)
-    #: how else to start the script, where that may be what is wrong
-    hints: list[str] = field(default_factory=list)
-    #: what each process ended with, by name
-    exit_codes: dict[str, int] = field(default_factory=dict)
-    #: those that say of the whole script that it failed
-    failed_processes: list[str] = field(default_factory=list)
-    gradients: GradientSummary | None = None
-    #: left behind after a graceful shutdown, on all workers
-    leaked_rrefs: int = 0
-    leaked_contexts: int = 0
-    #: references that were there until a graceful shutdown
-    kept: list[Kept] = field(default_factory=list)
-    #: whether every worker left its groups by a graceful shutdown, which waits for all
-    left_well: bool = True
-    #: (event, worker, group): who joined which group, before that event; and whether two groups
-    #: were there at the same time
-    joined: list[tuple[int, int, int]] = field(default_factory=list)
-    overlapping: bool = False
-    #: how many events there were when somebody began to choose the order
-    chosen_from: int = 0
-    #: texts of errors that nobody but the script saw, by worker
-    caught: list[tuple[int, str]] = field(default_factory=list)
-    #: whether each of its tasks may be late
-    busy: bool = False
-    #: what it printed, if that went nowhere else
-    printed: str = ""
-    #: (installed package, whether each process has executed it for itself, why); of the engine port
-    packages: list[tuple[str, bool, str]] = field(default_factory=list)
-    #: what was wrong in its process groups, by outcome (:data:`WRONG_GROUPS`)
-    found: dict[str, list[str]] = field(default_factory=dict)
-    #: how many collectives were compared with their definition
-    results: int = 0
-    #: how often ranks were asked whether their replicas agree
-    replicas: int = 0
-    #: where it was to be noted: what processes have spent time on, in the order of its ends, and steps of optimizers
-    spent: list[Spent] = field(default_factory=list)
-    steps: list[Stepped] = field(default_factory=list)
-    #: the last operation that has failed since others did not do their part of it
-    stall: Stall | None = None
-    #: collectives and messages of process groups that have ended, each counted by each rank
-    operations: int = 0
-    #: by operator, if they take virtual time: how often it ran, and seconds of a processor in all
-    computed: dict[str, tuple[int, float]] = field(default_factory=dict)
-    #: by rank, what its processes gave back (sim/scripts/returned.py)
-    returned: dict[int, bytes] = field(default_factory=dict)
-
-    # -- of worker processes (engine torch) ------------------------------------------------
-    deaths: list[Death] = field(default_factory=list)
-    #: workers in which a callback locked memory that was freed
-    torn: list[int] = field(default_factory=list)
-    #: (worker, line): what the engine wrote to standard error about errors that reached nobody
-    complaints: list[tuple[int, str]] = field(default_factory=list)
-    #: each worker's counters when all was over but the shutdown
-    tables: list[dict[str, int]] = field(default_factory=list)
-
-    # -- of every run ----------------------------------------------------------------------
-    #: what the streams of a device did, if the run used one whose streams tell
-    stream_events: Sequence[StreamEvent] = ()
     engine: str = "port"
     #: how many workers there were, and their names by id
     workers: int = 0
     names: dict[int, str] = field(default_factory=dict)
-    #: the limit of calls that were given none, in seconds; 0 for no limit, None: not known
-    rpc_timeout_s: float | None = None
-    #: whether the group began with the round of calls that opens its connections
-    handshakes: bool = False
-    #: virtual time at the end, and how long it took on this machine's clock
-    ended_s: float = 0.0
-    wall_time_s: float = 0.0
+    #: of a script: exceptions that its processes let through, and how else to start it, where that may be what is wrong
+    errors: list[ProcessError] = field(default_factory=list)
+    hints: list[str] = field(default_factory=list)
+    gradients: GradientSummary | None = None
     #: a line for each task that waited when nothing could happen any more
     waits: list[str] = field(default_factory=list)
-    #: what references the code of a script holds then, and where
-    held: list[str] = field(default_factory=list)
-    #: the same for the wait-for graph (model/events/waiting.py)
-    waiting: Sequence[Waiting] = ()
-    #: of a program, each worker's counters then, by PyTorch's names
-    stuck_tables: list[dict[str, int]] = field(default_factory=list)
     #: an error that left the run itself
     crash: str | None = None
     #: "interrupted" or "stopped" by somebody on the way; empty: it came to its own end
     broken_off: str = ""
-    #: whether something was to go wrong
-    faulty: bool = False
-    #: of the fault plan: what the engine cannot do
-    left_out: list[str] = field(default_factory=list)
-    #: of this run and of repetitions of it, and where a repetition parted from it
-    digests: tuple[str, ...] = ()
-    divergence: str | None = None
-    #: the exceptions (model/checks/rref_allowances.py) that property ``rrefs`` had to make
-    excuses: tuple[str, ...] = ()
-    #: how often a check gave up, by excuse (model/checks/excuses.py)
-    excused: Counter[str] = field(default_factory=Counter)
+    #: virtual time at the end
+    ended_s: float = 0.0
     #: what does not hold, once somebody has checked
     violations: list[Violation] = field(default_factory=list)
+
+    outcomes: Outcomes = field(default_factory=Outcomes)
+    conditions: RunConditions = field(default_factory=RunConditions)
+    processes: ProcessEnds = field(default_factory=ProcessEnds)
+    rpc_groups: RpcGroups = field(default_factory=RpcGroups)
+    process_groups: ProcessGroups = field(default_factory=ProcessGroups)
+    computing: Computed = field(default_factory=Computed)
+    when_stuck: WhenStuck = field(default_factory=WhenStuck)
+    judged: Judgement = field(default_factory=Judgement)
+
     #: the workers as they were at the end, for tests; whoever keeps many runs lets go of it
     cluster: Any = None
-    _forecasts: dict[tuple[int, int], Forecast] = field(default_factory=dict)
 
     @property
     def outcome(self) -> str:
@@ -287,18 +148,19 @@ class Run:
         good = "ok" if self.unchecked is None else NOT_CHECKED
         if self.script is None:
             return "failed" if self.violations else good
+        stall = self.process_groups.stall
         for outcome in WRONG_GROUPS:
-            if self.found.get(outcome):
+            if self.process_groups.found.get(outcome):
                 return outcome
-        if self.errors or self.failed_processes or self.crash is not None:
-            return "error" if self.stall is None else self.stall.outcome
+        if self.errors or self.processes.failed or self.crash is not None:
+            return "error" if stall is None else stall.outcome
         if self.waits:
             return "deadlock"
-        if self.stall is not None and self.stall.is_wrong and not self.disturbed:
-            return self.stall.outcome  # whoever has caught the error that came of it
+        if stall is not None and stall.is_wrong and not self.disturbed:
+            return stall.outcome  # whoever has caught the error that came of it
         if self.gradients is not None and self.gradients.equal is False:
             return "gradients differ"
-        if (self.leaked_rrefs or self.leaked_contexts) and not self.disturbed:
+        if self.rpc_groups.leaks and not self.disturbed:
             return "leak"
         return "failed" if self.violations else good
 
@@ -321,7 +183,9 @@ class Run:
             return f"0 of {gradients.passes:,} {passes} compared{first}"
         if gradients is not None and gradients.compared:
             return None
-        if self.operations or self.replicas:  # nobody waits for one for ever
+        if (
+            self.process_groups.operations or self.process_groups.replicas_compared
+        ):  # nobody waits for one for ever
             return None
         if self.script is not None and not self.workers:
             return "0 workers: no process has joined an RPC group"
@@ -332,7 +196,7 @@ class Run:
     @cached_property
     def digest(self) -> str:
         """32 hex digits over every event and its virtual time: equal runs, equal digests."""
-        return self.digests[0] if self.digests else digest_of(self.records)
+        return self.judged.digests[0] if self.judged.digests else digest_of(self.records)
 
     @property
     def messages(self) -> dict[str, int]:
@@ -347,11 +211,11 @@ class Run:
 
     def wait_graph(self) -> nx.DiGraph[Any] | None:
         """Who waited for what when nothing could happen any more; None if nobody did."""
-        if not self.waiting:
+        if not self.when_stuck.waiting:
             return None
         from squall.model.events.waiting import wait_graph
 
-        return wait_graph(self.records, self.waiting, names=self.names)
+        return wait_graph(self.records, self.when_stuck.waiting, names=self.names)
 
     def hang(self) -> Hang | None:
         """Why nothing could happen any more; None if nobody waited."""
@@ -366,6 +230,10 @@ class Run:
         """The same in lines, the cause first."""
         hang = self.hang()
         return list(self.waits) if hang is None else hang.lines
+
+    @cached_property
+    def _forecasts(self) -> dict[tuple[int, int], Forecast]:
+        return {}
 
     @cached_property
     def _numbers(self) -> dict[EventType, list[int]]:
@@ -441,7 +309,7 @@ class Run:
     def disturbed(self) -> bool:
         """Whether a fault was injected into a script. What a worker then sends again may not have
         arrived when the script shuts down, which waits for no retry."""
-        return self.script is not None and self.faulty and bool(self.of(FAULT_INJECTED))
+        return self.script is not None and self.conditions.faulty and bool(self.of(FAULT_INJECTED))
 
     @property
     def settled(self) -> bool:
@@ -452,8 +320,8 @@ class Run:
             return False
         if self.script is None:
             return True
-        failed = self.errors or self.failed_processes or self.disturbed
-        return self.left_well and not failed
+        failed = self.errors or self.processes.failed or self.disturbed
+        return self.rpc_groups.left_well and not failed
 
 
 Check = Callable[[Run], Iterable[Violation]]

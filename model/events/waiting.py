@@ -1,8 +1,8 @@
 """The wait-for graph of a run: who waits for what, who holds it, and what became of the message
 that would have ended the wait.
 
-    graph = wait_graph(run.records, run.waiting)       # at the end, where nothing happens any more
-    graph = wait_graph(run.records, until=number)      # at an event, such as a timeout
+    graph = wait_graph(run.records, run.when_stuck.waiting)       # at the end, where nothing happens any more
+    graph = wait_graph(run.records, until=number)                 # at an event, such as a timeout
 
 Nodes are tasks, replies, gradients, passes, other things and workers. An edge leads from who waits to
 what for, and from that to who could end the wait. A cycle is a deadlock. What a graph says of the

@@ -118,7 +118,7 @@ def under_squall(one: Issue, seed: int = 0) -> Played:
         one.script, workers=one.ranks, engine="torch", seed=seed, stdout=out, stderr=io.StringIO()
     )
     run.violations = check(run)
-    found = [text for texts in run.found.values() for text in texts]
+    found = [text for texts in run.process_groups.found.values() for text in texts]
     return Played(run.outcome, line_of(out.getvalue()), found)
 
 

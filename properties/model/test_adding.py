@@ -83,9 +83,9 @@ program = Program(workers=2, leaves=(Leaf(owner=0, shape=(2,)),), trainers=train
 assert load_program(dump_program(program)) == program
 
 run = run_program(program)
-run.expected = interpret(program)
-assert not differences(program, run.expected, run.got)
-print(run.got.steps[0, 0].passes[0][0].tolist())
+run.outcomes.expected = interpret(program)
+assert not differences(program, run.outcomes.expected, run.outcomes.got)
+print(run.outcomes.got.steps[0, 0].passes[0][0].tolist())
 
 print({violation.what for violation in check(run)}, PROPERTIES[-1].name)
 

@@ -93,18 +93,18 @@ _TABLES = ("owners", "forks", "pending_users", "contexts", "passes")
 
 def facts_of(program: Program, run: Run) -> Facts:
     """The facts of a run of this program, on either engine."""
-    got = run.got
+    got = run.outcomes.got
     assert got is not None
     facts: Facts = {}
     for trainer, number, _ in program.steps:
         key = (trainer, number)
         facts.update(_step_facts(key, got.steps.get(key, StepOutcome())))
     facts.update(_values(program, got))
-    if run.waits or (run.crash is not None and not run.deaths):
+    if run.waits or (run.crash is not None and not run.processes.deaths):
         facts["hang",] = "\n".join(run.waits or [f"it breaks off: {run.crash}"])
-    for death in run.deaths:
+    for death in run.processes.deaths:
         facts["death", death.worker] = str(death).partition(":")[0]
-    for worker in run.torn:
+    for worker in run.processes.torn:
         facts["torn", worker] = TORN
     for worker, table in enumerate(_tables(run)):
         for name in (*LEFT, CALLS):
@@ -178,11 +178,11 @@ def _values(program: Program, got: Outcome) -> Facts:
 
 def _tables(run: Run) -> list[dict[str, int]]:
     """What the workers' tables held at the end, by PyTorch's names."""
-    counted = run.tables if run.engine != "port" else _counted_on_port(run)
+    counted = run.rpc_groups.tables if run.engine != "port" else _counted_on_port(run)
     if not counted:
-        return run.stuck_tables
+        return run.when_stuck.tables
     # Calls are under way while tables are counted; where the run hangs they stay so.
-    calls = [table.get(CALLS, 0) for table in run.stuck_tables] or [0] * len(counted)
+    calls = [table.get(CALLS, 0) for table in run.when_stuck.tables] or [0] * len(counted)
     return [
         {**{name: table.get(name, 0) for name in LEFT}, CALLS: made}
         for table, made in zip(counted, calls, strict=True)
@@ -205,7 +205,7 @@ def _messages(run: Run, got: Outcome) -> Facts:
     #: by (who asked, whom, id): the type, until it is answered
     asked: dict[tuple[int, int, int], str] = {}
     # Under faults the port makes steps of its own when they are over, before it counts and shuts down.
-    began = len(run.records) if run.recovery is None else run.recovery.began
+    began = len(run.records) if run.outcomes.recovery is None else run.outcomes.recovery.began
     counted = next((n for n in run.of(TABLES_COUNTED) if n >= began), len(run.records))
     #: contexts and references that the program has made
     known: set[Any] = set()

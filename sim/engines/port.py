@@ -50,8 +50,8 @@ class Port:
             chooser=chooser,
             device=world.device,
         )
-        run.faulty = world.faults.goes_wrong
-        run.stream_events = tuple(run.cluster.stream_events)
+        run.conditions.faulty = world.faults.goes_wrong
+        run.computing.stream_events = tuple(run.cluster.stream_events)
         return run
 
     def ready(self, told: Callable[[str], object] | None = None) -> None:

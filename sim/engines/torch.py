@@ -54,7 +54,7 @@ class Torch:
             bandwidth_bytes_per_s=world.bandwidth_bytes_per_s,
             max_steps=MAX_STEPS,
         )
-        run.faulty = world.faults.goes_wrong
+        run.conditions.faulty = world.faults.goes_wrong
         return run
 
     def ready(self, told: Callable[[str], object] | None = None) -> None:

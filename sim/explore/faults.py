@@ -64,7 +64,7 @@ def sent_in(run: Run) -> dict[tuple[str, int, int], int]:
     joined: by type, source and destination."""
     sent: Counter[tuple[str, int, int]] = Counter()
     for number in run.of(MESSAGE_SENT):
-        if number < run.chosen_from:
+        if number < run.conditions.chosen_from:
             continue
         _, src, dst, type, *_ = run.records[number][4]
         if src != dst:

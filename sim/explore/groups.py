@@ -68,7 +68,7 @@ def explore_groups(
             found.interrupted, found.whole = True, False
             return found
         if found is None:
-            if run.joined or not written.program.members:
+            if run.rpc_groups.joined or not written.program.members:
                 return None
             found = GroupOrders(written.program, tuple(written.backends))
         taken = written.taken.items()

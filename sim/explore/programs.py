@@ -34,7 +34,7 @@ class ProgramSubject:
 
     def __call__(self, chooser: Chooser) -> Ended:
         run = PORT.run(self.scenario, chooser=chooser)
-        run.expected = self._expected
+        run.outcomes.expected = self._expected
         run.cluster = None
         run.violations = check(run)
         self.on_run(run)
@@ -49,5 +49,7 @@ def _state(run: Run) -> str:
     counted = [run.records[number][4] for number in run.of(TABLES_COUNTED)]
     waits = sorted(shown(RuntimeError(line)) for line in run.waits)
     crash = None if run.crash is None else shown(RuntimeError(run.crash))
-    recovered = None if run.recovery is None else shown(run.recovery.got)
-    return " ".join((shown(run.got), shown(counted), shown(waits), str(crash), str(recovered)))
+    recovered = None if run.outcomes.recovery is None else shown(run.outcomes.recovery.got)
+    return " ".join(
+        (shown(run.outcomes.got), shown(counted), shown(waits), str(crash), str(recovered))
+    )

@@ -32,14 +32,14 @@ class ScriptSubject:
     def __call__(self, chooser: Chooser) -> Ended:
         out = io.StringIO()
         run = PORT.run(self.scenario, stdout=out, stderr=io.StringIO(), chooser=chooser)
-        if not (run.chosen_from or run.broken_off):
+        if not (run.conditions.chosen_from or run.broken_off):
             raise NotExplorableError(_why_no_group(run))
         run.violations = check(run)
         errors = sorted(f"{each.worker} {each.type}: {each.message}" for each in run.errors)
         waits = sorted(shown(RuntimeError(line)) for line in run.waits)
-        left = run.leaked_rrefs, run.leaked_contexts
+        left = run.rpc_groups.leaked_rrefs, run.rpc_groups.leaked_contexts
         printed = sorted(out.getvalue().splitlines())
-        state = shown((printed, errors, waits, sorted(run.exit_codes.items()), left))
+        state = shown((printed, errors, waits, sorted(run.processes.exit_codes.items()), left))
         return Ended(state, tuple(run.violations), sent_in(run), sometimes(run))
 
 

@@ -134,11 +134,11 @@ class _OfFunction(Shrinker):
 
 
 def judged(scenario: Scenario, *, strict: bool) -> tuple[Run, list[str]]:
-    """Run it, and what is wrong; what it prints is in ``Run.printed`` alone. Errors are told otherwise."""
+    """Run it, and what is wrong; what it prints is in ``run.processes.printed`` alone. Errors are told otherwise."""
     out = io.StringIO()
     with campaign_settings(scenario.world.device):
         run = run_scenario(scenario, stdout=out, stderr=io.StringIO())
-    run.inner.printed = out.getvalue()
+    run.inner.processes.printed = out.getvalue()
     return run, problems(run.inner, run.errors, strict=strict)
 
 

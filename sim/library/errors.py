@@ -35,8 +35,8 @@ def not_simulated(errors: Iterable[E]) -> E | None:
 
 def leaked(run: Run) -> list[str]:
     """Of what is left behind, and makes the run fail, the lines that made it, and on which worker."""
-    failing = ("contexts",) if run.leaked_contexts else ()
-    return unended(each for each in run.kept if each.what in failing)
+    failing = ("contexts",) if run.rpc_groups.leaked_contexts else ()
+    return unended(each for each in run.processes.kept if each.what in failing)
 
 
 def together(violations: Iterable[Violation], names: Mapping[int, str]) -> list[str]:
@@ -70,16 +70,15 @@ def problems(run: Run, errors: list[RankError], *, strict: bool) -> list[str]:
     excused = run.disturbed and not strict
     counted = [each for each in errors if not (excused and of_a_fault(each.type, each.message))]
     found = [str(error) for error in counted]
-    if run.stall is not None and (counted or run.outcome == run.stall.outcome):
-        found += [
-            f"why an operation of a process group failed: {line}" for line in run.stall.lines[:3]
-        ]
+    stall = run.process_groups.stall
+    if stall is not None and (counted or run.outcome == stall.outcome):
+        found += [f"why an operation of a process group failed: {line}" for line in stall.lines[:3]]
     if run.crash is not None:
         found.append(run.crash)
     if not errors:
-        codes = run.exit_codes
-        found += [f"{name} ended with exit code {codes[name]}" for name in run.failed_processes]
-    for outcome, lines in run.found.items():
+        codes = run.processes.exit_codes
+        found += [f"{name} ended with exit code {codes[name]}" for name in run.processes.failed]
+    for outcome, lines in run.process_groups.found.items():
         found.append(f"{WRONG_GROUPS[outcome]}: {'; '.join(lines[:3])}")
     waits = [each for each in run.waits if not _FOR_CHILDREN.search(each)] or run.waits
     if run.waits and not (excused and all(map(_LEAVING.search, waits))):
@@ -88,10 +87,11 @@ def problems(run: Run, errors: list[RankError], *, strict: bool) -> list[str]:
     if run.gradients is not None and run.gradients.equal is False:
         found.append("gradients differ from those of a single process")
         found += [f"  {in_words(line, run.names)}" for line in run.gradients.mismatches[:5]]
-    is_leak = bool(run.leaked_rrefs or run.leaked_contexts) and not run.disturbed and not errors
+    left = run.rpc_groups
+    is_leak = left.leaks and not run.disturbed and not errors
     if is_leak:
         found += leaked(run)
-        found.append(f"left behind: {run.leaked_rrefs} RRefs, {run.leaked_contexts} contexts")
+        found.append(f"left behind: {left.leaked_rrefs} RRefs, {left.leaked_contexts} contexts")
     if not excused:
         besides = [each for each in run.violations if each.property not in TOLD_ELSEWHERE]
         found += together(

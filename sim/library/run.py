@@ -94,7 +94,7 @@ class Run:
         Each is a copy; one that cannot be pickled is a
         :class:`~squall.sim.library.results.NotPickled`.
         """
-        returned = self.inner.returned
+        returned = self.inner.processes.returned
         size = max([self.scenario.workers or 0, *(rank + 1 for rank in returned)])
         return [unpacked(returned[n]) if n in returned else None for n in range(size)]
 
@@ -442,7 +442,7 @@ def run_scenario(
         inner = play(scenario, stdout=stdout, stderr=stderr or stdout)
     if inner.broken_off == "interrupted":
         raise KeyboardInterrupt  # as of any function: a suite of tests is to end, too
-    inner.faulty = inner.faulty or bool(inner.of(FAULT_INJECTED))  # by hand
+    inner.conditions.faulty = inner.conditions.faulty or bool(inner.of(FAULT_INJECTED))  # by hand
     inner.violations = check_run(inner)
     return Run(scenario, inner)
 

@@ -203,7 +203,7 @@ def _campaign(function: Callable[..., Any], arguments: Mapping[str, Any], asked:
         shrink_s=shrink_s,
         found_by="pytest",
         on_run=lambda done: OPTIONS.on_run(done, seeds + len(before)),
-        on_last=lambda run: sys.stdout.write(run.inner.printed),
+        on_last=lambda run: sys.stdout.write(run.inner.processes.printed),
     )
     if found is not None:
         remember(found.small.scenario)
@@ -236,7 +236,7 @@ def _replay(script: Script, around: Around, what: str, asked: Request) -> None:
             raise unittest.SkipTest(f"{what} is of another test")
         scenario = replace(saved, work=script, engine=around.engine, expected=Expected())
     run, wrong = judged(scenario, strict=around.strict)
-    sys.stdout.write(run.inner.printed)
+    sys.stdout.write(run.inner.processes.printed)
     if wrong:
         found = finding(run, strict=around.strict, shrink_s=0.0, found_by="pytest")
         raise found.failed()

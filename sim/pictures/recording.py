@@ -141,7 +141,7 @@ class Recording:
         if raised:
             return min(raised)
         if self.waits:
-            waiting = self.run.waiting
+            waiting = self.run.when_stuck.waiting
             last = (waiting[0].noted or len(self)) - 1 if waiting else self.last
             return next((n for n in range(last, 0, -1) if self.workers_of[n] >= 0), last)
         return -1 if self.ok else self._first_error()
@@ -215,7 +215,7 @@ def _is_record(thing: object) -> bool:
 
 def _of_run(run: Run, more: dict[str, Any]) -> Recording:
     violations = tuple(run.violations)
-    if not violations and run.expected is not None:
+    if not violations and run.outcomes.expected is not None:
         violations = tuple(check(run))
     fields = {
         "outcome": _outcome(run, violations),
@@ -287,7 +287,8 @@ def _facts(run: Run) -> dict[str, str]:
     facts = {}
     if run.gradients is not None:
         facts["gradients"] = str(run.gradients)
-    facts["left behind"] = f"{run.leaked_rrefs} RRefs, {run.leaked_contexts} contexts"
+    left = run.rpc_groups
+    facts["left behind"] = f"{left.leaked_rrefs} RRefs, {left.leaked_contexts} contexts"
     return facts
 
 

@@ -25,8 +25,8 @@ def wait_for(run: object, *, at: int | None = None) -> nx.MultiDiGraph:
     import networkx as nx
 
     run = recording(run)
-    if at is None and run.run.waiting:
-        whole = wait_graph(run.records, run.run.waiting, names=run.names)
+    if at is None and run.run.when_stuck.waiting:
+        whole = wait_graph(run.records, run.run.when_stuck.waiting, names=run.names)
     else:
         run = until(run, at)
         names = {worker: run.name(worker) for worker in run.workers}

@@ -31,7 +31,7 @@ def recover(run: Run, before: Sequence[Host]) -> None:
     if not core:
         return
     program = recovery_program(cluster.size, core)
-    run.recovery = recovery = Recovery(program, recovery_outcome(program), core)
+    run.outcomes.recovery = recovery = Recovery(program, recovery_outcome(program), core)
     recovery.began = len(cluster.trace.records)
 
     def on_pass(trainer: int, step: int, context_id: int) -> None:

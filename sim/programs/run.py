@@ -1,7 +1,7 @@
 """Runs a program on simulated workers, through the public API, and under faults.
 
 run = run_program(program, seed=7, latency="lognormal:0.001:0.5", order="random")
-assert not differences(program, interpret(program), run.got)
+assert not differences(program, interpret(program), run.outcomes.got)
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def run_program(
     as soon as its own trainers are done, while references are kept and others are at work.
 
     ``recovers``: calls may fail, and when the faults are over and everything that waits has ended, the
-    workers that are there train in a fresh context, which must succeed: :attr:`Run.recovery`. As a rule
+    workers that are there train in a fresh context, which must succeed: ``run.outcomes.recovery``. As a rule
     so if the plan lets anything go wrong.
     """
     if recovers is None:
@@ -79,8 +79,9 @@ class _ProgramRun:
             each.worker for each in plan.workers if isinstance(each, Crash) and each.works
         }
         self.outcome = Outcome()
-        self.result = Run(program=program, got=self.outcome)
-        self.result.busy = plan.schedule.order == "busy"
+        self.result = Run(program=program)
+        self.result.outcomes.got = self.outcome
+        self.result.conditions.busy = plan.schedule.order == "busy"
         self.reference = reference_for(self.result, options)
         options.setdefault("num_worker_threads", threads_of(program))
         self.cluster = Cluster(program.workers, faults=plan, own_settings=False, **options)
@@ -105,8 +106,8 @@ class _ProgramRun:
             try:
                 self._play()
             except Deadlock as deadlock:
-                result.waits, result.waiting = deadlock.waits, deadlock.waiting
-                result.stuck_tables = self.cluster.debug_info()
+                result.waits, result.when_stuck.waiting = deadlock.waits, deadlock.waiting
+                result.when_stuck.tables = self.cluster.debug_info()
             except Exception as error:
                 if raises:
                     raise
@@ -222,8 +223,8 @@ def finished(run: Run, cluster: Cluster) -> Run:
     """The run with what its cluster knows of it at the end."""
     run.ended_s = cluster.runtime.now()
     run.workers = cluster.size
-    run.rpc_timeout_s = cluster.rpc_timeout_s
-    run.handshakes = not cluster.network.connected
+    run.conditions.rpc_timeout_s = cluster.rpc_timeout_s
+    run.conditions.handshakes = not cluster.network.connected
     run.names = {worker.id: worker.name for worker in cluster.workers if worker.id >= 0}
     return run
 

@@ -25,7 +25,9 @@ def measured(scenario: Scenario) -> Scenario:
         world=replace(scenario.world, faults=NO_FAULTS),
     )
     printed = io.StringIO()
-    computed = ENGINES[scenario.engine].run(trial, stdout=printed, stderr=printed).computed
+    computed = (
+        ENGINES[scenario.engine].run(trial, stdout=printed, stderr=printed).computing.by_operator
+    )
     seconds = mean_seconds(computed)
     if computed:
         times, total = (sum(column) for column in zip(*computed.values(), strict=True))

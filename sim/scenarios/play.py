@@ -28,7 +28,7 @@ def play(
     """Run a scenario ``times`` times (once or twice), and a program in one process, too.
 
     A second run is compared with the first as it goes, and stopped at the first difference
-    (:attr:`Run.divergence`). What no program should cause is in :attr:`Run.crash` of what comes
+    (``run.judged.divergence``). What no program should cause is in :attr:`Run.crash` of what comes
     back; what a script prints goes to ``stdout`` and ``stderr``.
     """
     expected = None if scenario.program is None else expected_of(scenario)
@@ -37,10 +37,10 @@ def play(
     else:
         run, divergence = play_twice(scenario, depth=_FEW_FRAMES, stdout=stdout, stderr=stderr)
         digest = run.digest
-        run.digests = (digest, digest) if divergence is None else (digest,)
-        run.divergence = None if divergence is None else str(divergence)
+        run.judged.digests = (digest, digest) if divergence is None else (digest,)
+        run.judged.divergence = None if divergence is None else str(divergence)
     if expected is not None:
-        run.expected = expected
+        run.outcomes.expected = expected
         run.cluster = None  # nothing needs the workers any more: their memory can be freed
     return run
 

@@ -40,7 +40,7 @@ def replay(
 
     A script that was kept finds the files that it imports as they were. A bug that the scenario names
     is for the caller to plant: see sim/search/replay_with_mutant.py. What a script prints is in
-    :attr:`Run.printed`. ``seconds``: real time that it may take, after which the run counts as one
+    ``run.processes.printed``. ``seconds``: real time that it may take, after which the run counts as one
     that does not end (for the main thread); to build its engine is no part of that. Raises ValueError
     or OSError for what cannot be run, and :class:`squall.real.native.build.Unavailable`.
     """
@@ -71,7 +71,7 @@ def replay(
         run.crash = f"it was still running after {seconds:g} s of real time"
         run.violations = [Violation("progress", "the run broke off", "an end", run.crash)]
         return run
-    run.printed = out.getvalue()
+    run.processes.printed = out.getvalue()
     run.violations = check(run)
     return run
 
@@ -92,7 +92,7 @@ def digest_matches(scenario: Scenario, run: Run) -> bool | None:
 
 def explanation(scenario: Scenario, run: Run) -> list[str]:
     """Lines that say why the run hangs, or why calls timed out although there were no faults."""
-    if run.waiting:
+    if run.when_stuck.waiting:
         return run.why()
     if not run.violations or scenario.faults:
         return []

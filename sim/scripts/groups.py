@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Generic
 
-from squall.model.events.run import Stall
+from squall.model.events.run_parts import Stall
 from squall.real.rpc.message_type import MessageType
 from squall.real.tracing import OPERATION_ENDED, OPERATION_STARTED
 from squall.sim.scripts.backends import GLOO, Backend
@@ -46,11 +46,11 @@ class Groups(Generic[C]):
         self._found = found
         self._stalled = stalled
         self.backend = backend
-        #: as Run.stall
+        #: as ``run.process_groups.stall``
         self.stall: Stall | None = None
         self._stalled_s = -1.0
         self.groups: list[ProcessGroup[C]] = []
-        #: as Run.operations
+        #: as ``run.process_groups.operations``
         self.operations = 0
         #: how many pieces and notices were sent
         self.sent = 0

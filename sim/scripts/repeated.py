@@ -22,7 +22,7 @@ def leave_out_repeated(run: Run, children: Collection[str]) -> None:
     repeated = [each for each in run.errors if _is_repeated(run, each, others)]
     run.errors = [each for each in run.errors if each not in repeated]
     names = [each.worker for each in repeated]
-    run.failed_processes = [each for each in run.failed_processes if each not in names]
+    run.processes.failed = [each for each in run.processes.failed if each not in names]
 
 
 def _counts(run: Run, error: ProcessError, children: Collection[str]) -> bool:

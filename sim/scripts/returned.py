@@ -1,7 +1,7 @@
 """What the processes of a script give back to whoever started the run, on either engine.
 
 give_back(b"...")                   in a process
-run.returned                        afterwards: by rank, the last that each gave
+run.processes.returned              afterwards: by rank, the last that each gave
 """
 
 from __future__ import annotations

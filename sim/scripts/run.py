@@ -17,6 +17,7 @@ import torch
 from squall.model.events.kept import unended
 from squall.model.events.predicted_hangs import explain as explain_passes
 from squall.model.events.run import EXITED, ProcessError, Run
+from squall.model.events.run_parts import ProcessGroups, RpcGroups, RunConditions
 from squall.model.one_process.reference import OnPass
 from squall.real.autograd import api as dist_autograd
 from squall.real.rpc.py_rref import RRef
@@ -201,8 +202,8 @@ class _ScriptRun:
     def run(self, stdout: TextIO, stderr: TextIO) -> Run:
         started = time.perf_counter()
         runtime, trace, plan = self.runtime, self.trace, self.scenario.faults
-        run = Run(trace.records, script=self.script.path, faulty=plan.goes_wrong)
-        run.busy = plan.schedule.order == "busy"
+        run = Run(trace.records, script=self.script.path)
+        run.conditions = RunConditions(faulty=plan.goes_wrong, busy=plan.schedule.order == "busy")
         with deterministic_garbage():
             launcher = Launcher(
                 runtime,
@@ -238,23 +239,23 @@ class _ScriptRun:
                 if runtime.foreground and not run.broken_off and not (self._spun or self._ended):
                     # FAST mode: a pass may wait for gradients that nothing will send.
                     run.waits = [*explain(runtime), *explain_passes(Run(trace.records))]
-                    run.waiting = waiting(runtime)
-                    run.held = list(self._held(launcher))
+                    run.when_stuck.waiting = waiting(runtime)
+                    run.when_stuck.held = list(self._held(launcher))
                     # What comes of ending those who wait is none of the script's.
                     self._ended = launcher.results(), launcher.errors()
                 run.ended_s = runtime.now()
-                run.digests = (trace.digest(),)
+                run.judged.digests = (trace.digest(),)
         self._look(run, launcher)
         if self._kernels is not None:
             self._kernels.end()
-            run.stream_events = tuple(self._kernels.log)
+            run.computing.stream_events = tuple(self._kernels.log)
         if self._on_stand_in:
             STAND_IN.end()
             if self._kernels is None:
-                run.stream_events = tuple(STAND_IN.log)
+                run.computing.stream_events = tuple(STAND_IN.log)
             if self.script.check:
                 run.hints.append(_NOT_COMPARED)
-        run.wall_time_s = time.perf_counter() - started
+        run.computing.wall_time_s = time.perf_counter() - started
         return run
 
     def _progress(self) -> object:
@@ -323,24 +324,27 @@ class _ScriptRun:
         results, failed = self._ended or (launcher.results(), launcher.errors())
         run.workers = sum(worker.id >= 0 for worker in workers)
         if self.choice is not None:
-            run.chosen_from = self.choice.events_before
+            run.conditions.chosen_from = self.choice.events_before
         run.names = {worker.id: worker.known_as for worker in workers if worker.id >= 0}
         if self.reference is not None:
             run.gradients = self._comparisons.with_those_of(self.reference.summary())
         # A process that a fault restarts joins the group in which its rank was before.
         restarts = len(self.scenario.faults) > 0
-        run.joined = [] if restarts else self._all_joined
-        run.overlapping = self._overlapping and not restarts
-        run.left_well = all(worker.joined == worker.left_well for worker in workers)
-        run.kept = [each for worker in workers for each in (*worker.kept, *worker.contexts_left())]
+        run.rpc_groups = RpcGroups(
+            [] if restarts else self._all_joined,
+            self._overlapping and not restarts,
+            left_well=all(worker.joined == worker.left_well for worker in workers),
+            leaked_rrefs=sum(worker.leaked_rrefs for worker in workers),
+            leaked_contexts=sum(worker.leaked_contexts() for worker in workers),
+        )
+        kept = [each for worker in workers for each in (*worker.kept, *worker.contexts_left())]
         raised = [each for each in failed if each.error and each.error.type != EXITED]
-        if not (raised or run.waits or run.faulty):
-            run.kept += [each for process in launcher.table.processes for each in process.left]
-        run.hints += unended(run.kept)
-        run.leaked_rrefs = sum(worker.leaked_rrefs for worker in workers)
-        run.leaked_contexts = sum(worker.leaked_contexts() for worker in workers)
+        if not (raised or run.waits or run.conditions.faulty):
+            kept += [each for process in launcher.table.processes for each in process.left]
+        run.processes.kept = kept
+        run.hints += unended(kept)
         run.errors = [_error(result) for result in failed]
-        run.returned = {
+        run.processes.returned = {
             process.rank: value
             for process in launcher.table.processes
             if process.rank is not None and (value := process.locals.get(_RETURNED)) is not None
@@ -348,22 +352,23 @@ class _ScriptRun:
         if self._spun is not None:
             run.errors.append(self._spun)
         if self.computing is not None:
-            run.computed = self.computing.computed
-        told = hint_for_names(self.script.compute, run.computed)
+            run.computing.by_operator = self.computing.computed
+        told = hint_for_names(self.script.compute, run.computing.by_operator)
         run.hints = list(
             dict.fromkeys(
                 filter(None, [*run.hints, *launcher.hints, *(each.hint for each in results), told])
             )
         )
+        run.process_groups = ProcessGroups(launcher.table.findings.found)
         if (groups := launcher.table.groups) is not None:
-            run.operations, run.stall = groups.operations, groups.stall
-        run.found = launcher.table.findings.found
-        run.packages = list(launcher.installed.verdicts.values())
-        run.exit_codes = {r.name: r.exit_code for r in results if r.exit_code is not None}
+            run.process_groups.operations = groups.operations
+            run.process_groups.stall = groups.stall
+        run.processes.packages = list(launcher.installed.verdicts.values())
+        run.processes.exit_codes = {r.name: r.exit_code for r in results if r.exit_code is not None}
         # The exit code of a child is for its parent to judge: a pool, for instance, terminates its
         # workers.
         first = launcher.first_failed
-        run.failed_processes = [
+        run.processes.failed = [
             r.name
             for r in results
             if r.parent is None

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, cast
 
-from squall.model.events.run import Death
+from squall.model.events.run_parts import Death
 from squall.model.events.waiting import Waiting, line_of
 from squall.real import tracing
 from squall.real.native.here import MAIN_LANE

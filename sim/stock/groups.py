@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from squall.model.events.hang import hang_of
-from squall.model.events.run import Stall
+from squall.model.events.run_parts import Stall
 from squall.model.events.waiting import wait_graph
 from squall.sim.scripts.backends import Backend
 from squall.sim.scripts.call import Call

@@ -27,7 +27,7 @@ class Joining:
     ) -> None:
         self._cluster = cluster
         self._start_others = start_others
-        #: as Run.joined
+        #: as ``run.rpc_groups.joined``
         self.joined: list[tuple[int, int, int]] = []
         #: the number of the group that is joined next
         self._group = 0

@@ -2,7 +2,7 @@
 
 with ForkServer(PROGRAMS) as fork server:
     run = run_native(program, fork server, seed=7, latency="lognormal:0.001:0.5")
-    assert not differences(program, interpret(program), run.got)
+    assert not differences(program, interpret(program), run.outcomes.got)
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Play:
         self.program = program
         self.outcome = Outcome()
         self.cluster = cluster
-        run.got = self.outcome
+        run.outcomes.got = self.outcome
         self.shut_down_early = shut_down_early
         self.done: dict[NativeWorker, int] = {}
         self.settled: dict[NativeWorker, int] = {}
@@ -120,9 +120,9 @@ class _Play:
                 cluster.answer(worker, question, self.together)
             cluster.run()
         if len(self.ended) < sum(worker.alive for worker in cluster.workers):
-            self.run.waiting = cluster.waiting()
-            self.run.waits = [line_of(each) for each in self.run.waiting]
-            self.run.stuck_tables = [
+            self.run.when_stuck.waiting = cluster.waiting()
+            self.run.waits = [line_of(each) for each in self.run.when_stuck.waiting]
+            self.run.when_stuck.tables = [
                 self.cluster.call(worker, "debug_info") or {} for worker in cluster.workers
             ]
 
@@ -130,7 +130,7 @@ class _Play:
         """What the workers' tables hold when nothing is under way."""
         for worker in self.cluster.workers:
             counters = self.cluster.call(worker, "debug_info") or {}
-            self.run.tables.append(counters)
+            self.run.rpc_groups.tables.append(counters)
             if counters and worker.tracer.enabled:
                 worker.tracer.emit(
                     TABLES_COUNTED,
@@ -152,7 +152,7 @@ class _Play:
             outcome.steps[trainer, step] = StepOutcome()
         for worker in self.cluster.workers:
             if TORN in worker.process.stderr():
-                self.run.torn.append(worker.rank)
+                self.run.processes.torn.append(worker.rank)
             said = self.ended.get(worker.rank) if worker.alive else None
             said = said or self.cluster.call(worker, "outcome")
             if said is None:
@@ -166,7 +166,7 @@ class _Play:
                 elif isinstance(mine, float):
                     outcome.retained += more
         if self.shut_down_early and not self.run.waits:
-            self.run.tables = [
+            self.run.rpc_groups.tables = [
                 self.cluster.call(worker, "autograd_info") or {} for worker in self.cluster.workers
             ]
         for (trainer, step, context), passes in self.passes.items():
@@ -188,12 +188,12 @@ def run_native(
 ) -> Run:
     """Run ``program`` on a :class:`NativeCluster` made with ``options``.
 
-    A hang is told in :attr:`Run.waits`; what a worker process died of in :attr:`Run.deaths`;
+    A hang is told in :attr:`Run.waits`; what a worker process died of in ``run.processes.deaths``;
     and an error that no program can cause in :attr:`Run.crash`.
     """
     cluster = NativeCluster(program.workers, fork_server, _ENTRY, plan=plan, **options)
     run = Run(cluster.trace.records, program=program, engine="torch", cluster=cluster)
-    run.left_out = [
+    run.conditions.left_out = [
         *left_out(plan),
         *(["endings: all steps run in one group"] * bool(program.endings)),
     ]
@@ -211,7 +211,7 @@ def run_native(
 
 
 def _finished(run: Run, cluster: NativeCluster) -> Run:
-    run.deaths = cluster.deaths
+    run.processes.deaths = cluster.deaths
     run.ended_s = cluster.runtime.now()
     run.workers = cluster.size
     run.names = {rank: worker.name for rank, worker in cluster.ranks.items()}

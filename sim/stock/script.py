@@ -22,7 +22,15 @@ from torch import Tensor
 
 from squall.model.checks.compiled import TORN
 from squall.model.events.kept import Kept, unended
-from squall.model.events.run import DIED, EXITED, ProcessError, Run, Spent, Stepped
+from squall.model.events.run import DIED, EXITED, ProcessError, Run
+from squall.model.events.run_parts import (
+    Computed,
+    ProcessGroups,
+    RpcGroups,
+    RunConditions,
+    Spent,
+    Stepped,
+)
 from squall.model.events.waiting import line_of
 from squall.sim.scenario import CommandLine, Scenario, Script, World
 from squall.sim.scripts import ranks
@@ -88,13 +96,13 @@ class ScriptProcesses:
         self.exit_codes: dict[str, int] = {}
         #: names of processes that others have started, who judge their exit codes
         self.children: list[str] = []
-        #: as Run.returned
+        #: as ``run.processes.returned``
         self.returned: dict[int, bytes] = {}
-        #: as Run.computed
+        #: as ``run.computing.by_operator``
         self.computed: dict[str, tuple[int, float]] = {}
         #: what processes had made and not ended when they came to their ends
         self.left: list[Kept] = []
-        #: as Run.spent and Run.steps
+        #: as ``run.computing.spent`` and ``run.computing.optimizer_steps``
         self.spent: list[tuple[NativeWorker, tuple[float, float, str]]] = []
         self.steps: list[tuple[NativeWorker, float, int]] = []
         self.leaked_rrefs = 0
@@ -374,7 +382,7 @@ def complaints(told: str) -> list[str]:
     """The lines of standard error that tell of an exception that nobody handled in a thread of the
     engine. Python's own threads are the script's, and print what they raise."""
     lines = [line.strip() for line in told.splitlines() if _COMPLAINT.search(line)]
-    return [line for line in lines if TORN not in line]  # which Run.torn says
+    return [line for line in lines if TORN not in line]  # which run.processes.torn says
 
 
 def run_script(
@@ -396,7 +404,8 @@ def run_script(
         raise ValueError("the scenario holds a program, and this is for scripts")
     started = time.perf_counter()
     plan = scenario.faults
-    run = Run(script=script.path, engine="torch", faulty=plan.goes_wrong, left_out=left_out(plan))
+    run = Run(script=script.path, engine="torch")
+    run.conditions = RunConditions(faulty=plan.goes_wrong, left_out=left_out(plan))
     with (
         deterministic_garbage(),
         ForkServer(for_script(script))
@@ -423,9 +432,9 @@ def run_script(
             processes.launch()
             cluster.run()
             if any(worker.alive for worker in cluster.workers):
-                run.waiting = cluster.waiting(processes.groups.operations_open())
-                run.waits = [line_of(each) for each in run.waiting]
-                run.held = [
+                run.when_stuck.waiting = cluster.waiting(processes.groups.operations_open())
+                run.waits = [line_of(each) for each in run.when_stuck.waiting]
+                run.when_stuck.held = [
                     f"{worker.name} holds {what}"
                     for worker in cluster.workers
                     if worker.alive
@@ -443,44 +452,51 @@ def run_script(
             run.waits = [str(error)]
         processes.show()
         processes.close()
-        run.deaths = cluster.deaths
+        run.processes.deaths = cluster.deaths
         for worker in cluster.workers:
             told = worker.process.stderr()
-            run.complaints += [(worker.rank, line) for line in complaints(told)]
+            run.processes.complaints += [(worker.rank, line) for line in complaints(told)]
             if TORN in told:
-                run.torn.append(worker.rank)
+                run.processes.torn.append(worker.rank)
         for death in cluster.deaths:
             rank = None if death.worker < 0 else death.worker
             processes.errors.append(ProcessError(death.who, rank, DIED, str(death), ""))
     ranks = range(max(processes.tables, default=-1) + 1)
-    run.tables = [dict(processes.tables.get(rank, {})) for rank in ranks]
-    run.caught = processes.caught
-    run.left_well = len(processes.joining.joined) == processes.left_well
-    run.joined = processes.joining.joined
-    run.returned = dict(sorted(processes.returned.items()))
-    run.errors, run.exit_codes = processes.errors, processes.exit_codes
-    run.operations = processes.groups.operations
-    run.stall = processes.groups.stall
-    run.found = processes.findings.found
-    run.results = processes.results.compared
-    run.replicas = processes.replicas.compared
-    run.computed = processes.computed
-    run.spent = [Spent(each.id, *rest) for each, rest in processes.spent]
-    run.steps = [Stepped(each.id, at_s, event) for each, at_s, event in processes.steps]
-    names = hint_for_names(script.compute, run.computed)
+    run.rpc_groups = RpcGroups(
+        processes.joining.joined,
+        left_well=len(processes.joining.joined) == processes.left_well,
+        leaked_rrefs=processes.leaked_rrefs,
+        leaked_contexts=processes.leaked_contexts,
+        tables=[dict(processes.tables.get(rank, {})) for rank in ranks],
+    )
+    run.process_groups = ProcessGroups(
+        processes.findings.found,
+        processes.groups.stall,
+        processes.groups.operations,
+        results_compared=processes.results.compared,
+        replicas_compared=processes.replicas.compared,
+    )
+    run.computing = Computed(
+        [Spent(each.id, *rest) for each, rest in processes.spent],
+        [Stepped(each.id, at_s, event) for each, at_s, event in processes.steps],
+        processes.computed,
+    )
+    run.errors, codes = processes.errors, processes.exit_codes
+    run.processes.caught, run.processes.exit_codes = processes.caught, codes
+    run.processes.returned = dict(sorted(processes.returned.items()))
+    names = hint_for_names(script.compute, processes.computed)
     run.hints = [*processes.hints, *filter(None, [names])]
-    run.failed_processes = [
-        name for name, code in run.exit_codes.items() if code and name not in processes.children
-    ]
-    if run.failed_processes or run.waits:
+    failed = [name for name, code in codes.items() if code and name not in processes.children]
+    run.processes.failed = failed
+    if failed or run.waits:
         run.errors += processes.agents_errors
     else:  # it has started them again
-        run.caught += [(error.rank or 0, str(error.message)) for error in processes.agents_errors]
+        caught = [(error.rank or 0, str(error.message)) for error in processes.agents_errors]
+        run.processes.caught += caught
     if not (run.errors or run.waits or scenario.faults):
-        run.kept = processes.left
-        run.hints += unended(run.kept)
+        run.processes.kept = processes.left
+        run.hints += unended(run.processes.kept)
     leave_out_repeated(run, processes.children)
-    run.leaked_rrefs, run.leaked_contexts = processes.leaked_rrefs, processes.leaked_contexts
     run.workers = len(cluster.ranks) or len(cluster.host.members)
     run.names = {rank: worker.known_as for rank, worker in cluster.ranks.items()}
     # Faults that were to end later are nobody's any more.
@@ -489,7 +505,7 @@ def run_script(
     if script.check and not run.broken_off:
         passes = summarise(scenario, processes.log)
         run.gradients = processes.one_process.comparisons.with_those_of(passes)
-    run.wall_time_s = time.perf_counter() - started
+    run.computing.wall_time_s = time.perf_counter() - started
     return run
 
 

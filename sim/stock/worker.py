@@ -6,7 +6,7 @@ import struct
 from contextlib import suppress
 from dataclasses import dataclass
 
-from squall.model.events.run import Death
+from squall.model.events.run_parts import Death
 from squall.real import tracing
 from squall.real.rpc.called import function_in
 from squall.sim.scripts.rounds import Polling

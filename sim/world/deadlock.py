@@ -10,7 +10,7 @@ from typing import Any
 
 from squall.model.events.hang import hang_of
 from squall.model.events.names import Role, request_named, task_named
-from squall.model.events.run import Stall
+from squall.model.events.run_parts import Stall
 from squall.model.events.waiting import Waiting, line_of, wait_graph
 from squall.real import tracing
 from squall.real.future import Future

@@ -45,7 +45,7 @@ def two_passes(*, sleep: Sleep | None = None, leaf: LeafSleep | None = None) -> 
 
 def judged(program: Program) -> Run:
     run = run_program(program, rpc_timeout_s=5.0)
-    run.expected = interpret(program)
+    run.outcomes.expected = interpret(program)
     return run
 
 
@@ -61,7 +61,7 @@ PROGRAMS = {
 def test_a_pass_is_exact_though_one_before_it_still_sleeps(where: str) -> None:
     run = judged(PROGRAMS[where])
     assert check(run) == []
-    outcome = run.got.steps[0, 0]  # type: ignore[union-attr]
+    outcome = run.outcomes.got.steps[0, 0]  # type: ignore[union-attr]
     (error,) = outcome.failed.values()
     assert "RPC ran for more than set timeout" in error
     assert run.gradients is not None
@@ -100,5 +100,5 @@ def test_a_fault_behind_an_output_that_is_not_used(call: Call, output: int) -> N
     )
     run = judged(program)
     assert check(run) == []
-    assert run.got is not None
-    assert (run.got.steps[0, 0].error is None) == (call == "local" and output == 1)
+    assert run.outcomes.got is not None
+    assert (run.outcomes.got.steps[0, 0].error is None) == (call == "local" and output == 1)

@@ -15,6 +15,7 @@ from squall.model.checks.rref_allowances import EXCEPTIONS
 from squall.model.checks.rrefs import CONTEXTS, RREFS
 from squall.model.events.fault_effects import explained, faults_of, slow_calls
 from squall.model.events.run import Run
+from squall.model.events.run_parts import Outcomes
 from squall.model.one_process.recovery import Recovery, recovery_outcome, recovery_program
 from squall.properties.support.paths import CORPUS
 from squall.real import tracing
@@ -282,7 +283,7 @@ def test_an_exception_is_needed_and_is_enough(
     run = scenario()
     assert list(RREFS.check(run)) == []
     assert list(CONTEXTS.check(run)) == []
-    assert name in run.excuses
+    assert name in run.judged.excuses
     # Without the exceptions it is a violation. When it no longer is, the exception is not needed.
     monkeypatch.setattr("squall.model.checks.rrefs.Excuses.of", lambda self, left: None)
     monkeypatch.setattr("squall.model.checks.rrefs.excuse_of_context", lambda *_: None)
@@ -316,7 +317,7 @@ def test_a_fork_whose_message_could_not_be_sent_is_taken_back() -> None:
 
     run = play(plan, {0: main})
     assert list(RREFS.check(run)) == []
-    assert run.excuses == ()
+    assert run.judged.excuses == ()
 
 
 def test_what_is_sent_again_hits_nothing() -> None:
@@ -343,7 +344,7 @@ def test_a_late_answer_is_a_timeout_and_nothing_is_left() -> None:
     run = play(plan, {0: main})
     assert faults_of(run).hit()
     assert list(RREFS.check(run)) == []
-    assert run.excuses == ()
+    assert run.judged.excuses == ()
 
 
 def test_who_hears_of_its_owners_end_asks_nobody() -> None:
@@ -359,7 +360,7 @@ def test_who_hears_of_its_owners_end_asks_nobody() -> None:
 
     run = play(plan, {0: main})
     assert list(RREFS.check(run)) == []
-    assert run.excuses == ()
+    assert run.judged.excuses == ()
 
 
 def test_who_waits_for_a_value_that_never_comes_does_not_keep_the_others() -> None:
@@ -400,7 +401,7 @@ def test_a_wrong_gradient_after_the_faults() -> None:
     program = recovery_program(3, (0, 2))
     recovery = Recovery(program, recovery_outcome(program), (0, 2))
     recovery.got = recovery.expected
-    run = Run([], recovery=recovery)
+    run = Run([], outcomes=Outcomes(recovery=recovery))
     assert list(RECOVERY.check(run)) == []
     step = recovery.expected.steps[0, 0]
     for step.error in ("no",):
@@ -471,9 +472,9 @@ def test_survivors_release_what_a_worker_made_that_ended() -> None:
     program = recovery_program(3, (0, 1, 2))
     plan = Plan(workers=(Crash(worker=0, at_s=0.0025),))
     whole = run_program(program, faults=plan, seed=1, latency="constant:0.001", rpc_timeout_s=2.0)
-    assert whole.recovery is not None
-    assert whole.recovery.core == (1, 2)
-    run = Run(whole.cluster.trace.records, recovery=whole.recovery)
+    assert whole.outcomes.recovery is not None
+    assert whole.outcomes.recovery.core == (1, 2)
+    run = Run(whole.cluster.trace.records, outcomes=Outcomes(recovery=whole.outcomes.recovery))
     made = [n for n in run.of(tracing.CONTEXT_CREATED) if run.records[n][4][0] == 0]
     assert {run.records[n][1] for n in made} > {0}
     assert list(CONTEXTS.check(run)) == []

@@ -86,7 +86,7 @@ def with_changed_nodes(run: Run, n: int, change: dict[int, dict[int, Any]]) -> R
     )
     records: list[Record] = list(run.records)
     records[n] = (time_s, worker, task, type, (context, told, graph))
-    return Run(records, run.program, run.expected, run.got, ended_s=run.ended_s)
+    return Run(records, run.program, ended_s=run.ended_s, outcomes=run.outcomes)
 
 
 def broken(run: Run) -> set[tuple[str, str]]:

@@ -11,6 +11,7 @@ from squall.model.checks.registry import named_property
 from squall.model.events.digest import Record
 from squall.model.events.resends import delay_s
 from squall.model.events.run import Run
+from squall.model.events.run_parts import RunConditions
 from squall.properties.support.planted import first_said
 from squall.real import tracing
 from squall.real.rpc.retries import retry_delay_s
@@ -39,7 +40,7 @@ def deletions(*times_s: float, answered_s: float | None = None, quiet_s: float =
         records.append((answered_s, 0, 1, tracing.CALL_ENDED, ended))
     records.append((quiet_s, 0, 1, tracing.TABLES_COUNTED, (0,) * 8))
     records.sort(key=lambda record: record[0])
-    return Run(records, workers=2, rpc_timeout_s=60.0)
+    return Run(records, workers=2, conditions=RunConditions(rpc_timeout_s=60.0))
 
 
 def said(run: Run) -> list[str]:
@@ -83,7 +84,7 @@ def limited(type: str, limit_s: float, took_s: float, outcome: str, *before: Rec
         (0.0, 0, 1, tracing.CALL_STARTED, (1, 1, type, limit_s, ())),
         (took_s, 0, 1, tracing.CALL_ENDED, (1, 1, outcome)),
     ]
-    return said(Run(records, workers=2, rpc_timeout_s=60.0))
+    return said(Run(records, workers=2, conditions=RunConditions(rpc_timeout_s=60.0)))
 
 
 def test_control_messages_have_the_default_limit() -> None:

@@ -50,7 +50,7 @@ def test_threads_that_wait_for_each_other_are_a_cycle(tmp_path: Path) -> None:
     """One thread a worker, and calls that go to and fro: the third finds no thread."""
     report = run_of(write(tmp_path, PINGPONG))
     assert report.outcome == "deadlock"
-    graph = wait_graph(report.records, report.waiting)
+    graph = wait_graph(report.records, report.when_stuck.waiting)
     (cycle,) = nx.simple_cycles(graph)
     kinds = [graph.nodes[node]["kind"] for node in cycle]
     assert sorted(kinds) == ["reply", "reply", "task", "task"]
@@ -130,7 +130,7 @@ def further(to: int) -> int:
 def test_a_pass_that_is_never_fed_is_explained() -> None:
     """What FAST mode waits for without end: the graph says which gradients nobody sends."""
     with campaign_settings():
-        run = next(r for r in map(play, map(draw, range(300))) if r.hangs and r.waiting)
+        run = next(r for r in map(play, map(draw, range(300))) if r.hangs and r.when_stuck.waiting)
     cause = run.why()[0]
     assert (
         "waits for the backward pass of the 1st context of worker" in cause

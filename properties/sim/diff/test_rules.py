@@ -94,14 +94,14 @@ def test_leaves_of_two_workers_share_nothing() -> None:
 def test_the_port_follows_mathematics() -> None:
     run = play(Scenario(work=shared()))
     assert check(run) == []
-    assert gradients(run.got, 0) == [1, 2, 3]
+    assert gradients(run.outcomes.got, 0) == [1, 2, 3]
 
 
 def test_torch_follows_plain_local_use_and_nothing_else(compiled_engine: None) -> None:
     run = play(Scenario(work=shared(), engine="torch"))
-    assert gradients(run.got, 0) == [1, 3, 5]
+    assert gradients(run.outcomes.got, 0) == [1, 3, 5]
     assert check(run) == []
-    run.got.steps[0, 0].passes[1][0] += 1
+    run.outcomes.got.steps[0, 0].passes[1][0] += 1
     assert [each.property for each in check(run)] == ["gradients"]
 
 

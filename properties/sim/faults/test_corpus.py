@@ -64,8 +64,8 @@ def test_a_scenario_of_each_kind(kind: str, replayable: Replayable) -> None:
     assert result.violations == []
     found = sum(record[3] is FAULT_INJECTED and record[4][0] == kind for record in result.records)
     assert found > 1 if times is None else found == times
-    assert result.got is not None
-    steps = result.got.steps.values()
+    assert result.outcomes.got is not None
+    steps = result.outcomes.got.steps.values()
     for step, error in zip(steps, errors, strict=True):
         if error is None:
             assert step.error is None
@@ -73,7 +73,7 @@ def test_a_scenario_of_each_kind(kind: str, replayable: Replayable) -> None:
         else:
             assert step.error is not None
             assert re.search(re.escape(error), step.error)
-    recovery = result.recovery
+    recovery = result.outcomes.recovery
     assert recovery is not None
     assert recovery.error is None
 

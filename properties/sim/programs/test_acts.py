@@ -345,11 +345,11 @@ def line_of(acts: Acts, engine: str, workers: int = 2) -> str:
     """What they tell on a worker. Asserts that all properties hold."""
     scenario = Scenario(work=program_of(acts, workers), seed=3, engine=engine)  # type: ignore[arg-type]
     run = play(scenario)
-    assert run.got is not None
+    assert run.outcomes.got is not None
     assert (run.crash, run.waits) == (None, [])
     if engine == "port":
         assert check(run) == []
-    return run.got.beside[0, 0, "stories", 0]
+    return run.outcomes.got.beside[0, 0, "stories", 0]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -494,8 +494,8 @@ def test_acts_go_on_under_faults() -> None:
     lost = Plan(messages=(Drop(types=("PYTHON_CALL",), src=0, dst=1),))
     scenario = Scenario(work=program_of(acts), seed=3).in_world(faults=lost)
     run = play(scenario)
-    assert run.got is not None and check(run) == []
-    assert run.got.beside[0, 0, "stories", 0] != as_line(told_alone(acts, 0).lines)
+    assert run.outcomes.got is not None and check(run) == []
+    assert run.outcomes.got.beside[0, 0, "stories", 0] != as_line(told_alone(acts, 0).lines)
 
 
 def test_acts_that_could_wait_for_ever_are_left_out_under_faults() -> None:

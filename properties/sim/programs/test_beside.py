@@ -55,9 +55,9 @@ def told(program: Program, engine: str = "port") -> set[str]:
     """What came of all that goes on beside the step, also if nothing does."""
     scenario = Scenario(work=program, seed=5, engine=engine, world=LATENCY)  # type: ignore[arg-type]
     run = ENGINES[engine].run(scenario)
-    assert run.got is not None and not run.waits and run.crash is None
-    assert len(run.got.beside) == len(beside(program.steps[0][2]))
-    return set(run.got.beside.values()) | {AS_IT_SHOULD_BE}
+    assert run.outcomes.got is not None and not run.waits and run.crash is None
+    assert len(run.outcomes.got.beside) == len(beside(program.steps[0][2]))
+    return set(run.outcomes.got.beside.values()) | {AS_IT_SHOULD_BE}
 
 
 @pytest.mark.sampled(10)

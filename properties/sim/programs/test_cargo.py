@@ -53,8 +53,8 @@ def drawn(seed: int) -> Program:
 def told(program: Program, engine: str = "port") -> list[str]:
     scenario = Scenario(work=program, seed=5, engine=engine, world=LATENCY)  # type: ignore[arg-type]
     run = ENGINES[engine].run(scenario)
-    assert run.got is not None and not run.waits and run.crash is None
-    return list(run.got.beside.values())
+    assert run.outcomes.got is not None and not run.waits and run.crash is None
+    return list(run.outcomes.got.beside.values())
 
 
 PARTS = (

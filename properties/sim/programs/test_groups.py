@@ -73,9 +73,9 @@ def test_they_compute_the_same_in_each_group(name: str, keeps: bool) -> None:
             work=_program(ending, ending), seed=5, world=World(skip_handshakes=skip)
         )
         run = play(scenario)
-        assert run.got is not None
-        assert not run.got.broken
-        assert len([step for step in run.got.steps.values() if step.error is None]) == 6
+        assert run.outcomes.got is not None
+        assert not run.outcomes.got.broken
+        assert len([step for step in run.outcomes.got.steps.values() if step.error is None]) == 6
         assert not judge(scenario).violations
 
 

@@ -30,7 +30,7 @@ def seeded(seed: int, limits: Limits | None = None) -> Program:
 
 def agrees(program: Program, **options: Any) -> Run:
     run = run_program(program, **options)
-    assert differences(program, interpret(program), run.got) == []
+    assert differences(program, interpret(program), run.outcomes.got) == []
     return run
 
 
@@ -99,7 +99,7 @@ def test_the_flow_knows_every_recorded_message() -> None:
                 for _ in range(backward.times if backward.where != "udf" else 1):
                     flow.backward(backward)
             expected = Counter((m.src, m.dst) for m in flow.marks if isinstance(m, Sent))
-            context = run.got.steps[trainer, number].context
+            context = run.outcomes.got.steps[trainer, number].context
             assert seen.get(context, Counter()) == expected, f"seed {seed}, step {number}"
 
 
@@ -124,7 +124,7 @@ def test_an_output_that_nobody_uses_is_waited_for() -> None:
     assert (unfed.src, unfed.dst, unfed.what, unfed.op) == (0, 1, "arguments", 0)
     run = run_program(program)
     assert any("worker0" in line and "backward pass" in line for line in run.waits)
-    assert differences(program, interpret(program), run.got) == []
+    assert differences(program, interpret(program), run.outcomes.got) == []
 
 
 def test_a_fault_is_heard_where_it_is_waited_for() -> None:
@@ -136,7 +136,7 @@ def test_a_fault_is_heard_where_it_is_waited_for() -> None:
                 retry=True,
             )
             run = agrees(program, latency=SLOW)
-            outcome = run.got.steps[0, 0]
+            outcome = run.outcomes.got.steps[0, 0]
             assert f"planted in the {place} of trainers[0].steps[0].ops[0]" in str(
                 outcome.first_error
             )
@@ -150,8 +150,8 @@ def test_nobody_hears_of_a_fault_in_what_nobody_asks_for() -> None:
         Op(kind="total", inputs=(Input(1),), worker=0),
     )
     run = agrees(program)
-    assert run.got.steps[0, 0].error is None
-    assert run.got.kept == {}
+    assert run.outcomes.got.steps[0, 0].error is None
+    assert run.outcomes.got.kept == {}
 
 
 @pytest.mark.parametrize(
@@ -165,5 +165,5 @@ def test_depth_four_and_back_again(relay: Any, gradient: float) -> None:
         Op(kind="flat", inputs=(Input(1),), worker=1, call="sync", via=(1, 0, 2), relay=relay),
         Op(kind="total", inputs=(Input(1),), worker=0),
     )
-    (grads,) = agrees(program).got.steps[0, 0].passes
+    (grads,) = agrees(program).outcomes.got.steps[0, 0].passes
     assert grads[1].tolist() == [gradient, gradient]

@@ -198,4 +198,8 @@ def test_a_call_that_outlives_its_connection_is_noticed() -> None:
 def test_the_corpus_runs_to_its_end() -> None:
     with campaign_settings():
         run = play(AWAY)
-    assert run.got is not None and len(run.got.beside) == len(DRAWN) + len(WIDE) and not run.stuck
+    assert (
+        run.outcomes.got is not None
+        and len(run.outcomes.got.beside) == len(DRAWN) + len(WIDE)
+        and not run.stuck
+    )

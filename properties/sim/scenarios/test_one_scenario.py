@@ -130,9 +130,9 @@ def test_a_call_ends_with_the_timeout_that_was_drawn(engine: EngineName) -> None
     late = Plan(messages=(Delay(types=("FORWARD_AUTOGRAD_REQ",), dst=1, seconds=9.0, nth=(1,)),))
     world = World(latency="constant:0.001", faults=late, rpc_timeout_s=2.0)
     run = ENGINES[engine].run(Scenario(work=training(), world=world, engine=engine))
-    assert run.left_out == []
-    assert run.got is not None
-    assert "2000 ms" in str(run.got.steps[0, 0].error)
+    assert run.conditions.left_out == []
+    assert run.outcomes.got is not None
+    assert "2000 ms" in str(run.outcomes.got.steps[0, 0].error)
     assert timed_out(run) == [2.0]
 
 
@@ -156,7 +156,7 @@ def timed_out(run: Run) -> list[float]:
 def test_a_run_of_torch_is_compared_with_a_second_one(monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = Scenario(work=training(), seed=1, engine="torch")
     run = play(scenario, times=2)
-    assert run.digests == (run.digest, run.digest) and run.divergence is None
+    assert run.judged.digests == (run.digest, run.digest) and run.judged.divergence is None
     # A defect: a coordinator that keeps counting over all runs, and records each message as longer
     # than the one before.
     message, sent = NativeCluster._message, 0

@@ -93,7 +93,7 @@ def test_another_algorithm_can_be_chosen(
 def test_a_run_is_the_same_each_time_and_that_without_costs_is_another_one() -> None:
     first, second = (play(FOLDER / "collective.py", "all_reduce") for _ in range(2))
     assert first.digest == second.digest
-    assert first.operations == second.operations == P
+    assert first.process_groups.operations == second.process_groups.operations == P
 
 
 STRAGGLER = """
@@ -143,8 +143,8 @@ def test_a_member_that_ends_before_its_part_ends_the_collective_of_the_others(
     scenario = script_scenario(script, workers=4, latency="0", check=False, engine="torch")
     run = ENGINES["torch"].run(scenario.in_world(links=LINKS), stdout=printed, stderr=printed)
     assert run.outcome == "error" and run.ended_s == pytest.approx(1.0, rel=0.01)
-    assert run.stall is not None
-    assert "waits for rank 2 to call `all_reduce`" in "".join(run.stall.lines)
+    assert run.process_groups.stall is not None
+    assert "waits for rank 2 to call `all_reduce`" in "".join(run.process_groups.stall.lines)
 
 
 SENDS = """

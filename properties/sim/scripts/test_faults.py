@@ -94,7 +94,7 @@ def test_a_process_crashes_and_the_others_go_on(script: Path) -> None:
     report, lines, kinds = play(script, plan)
     assert lines[:3] == ["3.0", "worker 1 is not connected", "worker 1 is not connected"]
     assert kinds == ["crash"]
-    assert report.exit_codes["rank 1"] == -9
+    assert report.processes.exit_codes["rank 1"] == -9
     assert report.ok  # of those that were left to run
 
 

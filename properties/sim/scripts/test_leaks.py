@@ -41,8 +41,8 @@ def test_values_whose_deletion_is_lost_are_leaks_of_a_graceful_shutdown(
     path.write_text(dedent(SCRIPT), encoding="utf-8")
     lost = Plan(messages=(p.Drop(types=("RREF_USER_DELETE",)),))
     run = run_file(path, how, workers=2, faults=lost, stdout=io.StringIO(), stderr=sys.stderr)
-    assert run.leaked_rrefs == leaked
-    assert run_file(path, how, workers=2, stdout=io.StringIO()).leaked_rrefs == 0
+    assert run.rpc_groups.leaked_rrefs == leaked
+    assert run_file(path, how, workers=2, stdout=io.StringIO()).rpc_groups.leaked_rrefs == 0
 
 
 @pytest.mark.sampled(1)
@@ -80,7 +80,8 @@ def test_a_deadlock_tells_what_references_are_held_and_where(
     found = run_file(script, engine=engine, workers=2, stdout=printed, stderr=printed)
     assert found.outcome == "deadlock"
     held = sorted(
-        re.sub(r"GloballyUniqueId|created_on=|local_id=", "", line) for line in found.held
+        re.sub(r"GloballyUniqueId|created_on=|local_id=", "", line)
+        for line in found.when_stuck.held
     )
     assert held == [
         "w0 holds OwnerRRef((0, 2)) of a value of w0, in mine of main(), which is at script.py:21",
@@ -129,8 +130,8 @@ def test_references_that_grow_with_each_step_are_told_by_line_and_holder(tmp_pat
         ("pass", []),
     ):
         run = run_file(write(tmp_path, KEEPING.replace("KEEP", keep)), workers=2)
-        assert (run.outcome, run.leaked_rrefs, run.hints) == ("ok", 0, hints)
-        assert ("script.py:21", 5) in [(each.place, each.number) for each in run.kept]
+        assert (run.outcome, run.rpc_groups.leaked_rrefs, run.hints) == ("ok", 0, hints)
+        assert ("script.py:21", 5) in [(each.place, each.number) for each in run.processes.kept]
 
 
 def test_a_context_that_is_not_left_is_told_by_its_line(tmp_path: Path) -> None:
@@ -148,7 +149,7 @@ def test_a_context_that_is_not_left_is_told_by_its_line(tmp_path: Path) -> None:
         rpc.shutdown()
     """
     run = run_file(write(tmp_path, source), workers=2)
-    assert (run.outcome, run.leaked_contexts) == ("leak", 2)  # it is on both workers
+    assert (run.outcome, run.rpc_groups.leaked_contexts) == ("leak", 2)  # it is on both workers
     told = "autograd contexts that were never left: 1 of w1 made at script.py:11"
     assert run.hints == [told]
     assert problems(run, [], strict=False)[:2] == [told, "left behind: 0 RRefs, 2 contexts"]

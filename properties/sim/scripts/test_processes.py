@@ -53,7 +53,7 @@ def test_what_is_registered_at_exit_runs(tmp_path: Path, engine: EngineName) -> 
     """
     found, said = run(tmp_path, engine, source, "exit")
     assert said.split() == ["thread", "second", "first"]
-    assert list(found.exit_codes.values()) == [3]
+    assert list(found.processes.exit_codes.values()) == [3]
     found, said = run(tmp_path, engine, source, "raise")
     assert said.split()[-3:] == ["thread", "second", "first"]
     assert [error.type for error in found.errors] == ["ValueError"]
@@ -534,7 +534,7 @@ def test_an_interrupt_of_its_own_ends_a_process_and_not_the_run(tmp_path: Path) 
     source = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)"
     found, said = run(tmp_path, "port", source)
     assert [error.type for error in found.errors] == ["KeyboardInterrupt"]
-    assert (found.broken_off, list(found.exit_codes.values())) == ("", [-2])
+    assert (found.broken_off, list(found.processes.exit_codes.values())) == ("", [-2])
     assert said.endswith("KeyboardInterrupt\n")
 
 

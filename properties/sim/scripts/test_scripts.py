@@ -51,7 +51,7 @@ def test_a_script_prints_what_it_prints_on_stock_pytorch(name: str, latency: str
     assert report.outcome == "ok"
     assert report.gradients is not None
     assert report.gradients.mismatches == []
-    assert (report.leaked_rrefs, report.leaked_contexts) == (0, 0)
+    assert (report.rpc_groups.leaked_rrefs, report.rpc_groups.leaked_contexts) == (0, 0)
 
 
 @pytest.mark.sampled(3)
@@ -83,7 +83,7 @@ def test_a_script_prints_the_same_whatever_runs_next(name: str) -> None:
     for seed in range(5 if often else 1):
         report, printed = play(name, seed=seed, latency="0", order="random")
         assert (seed, report.outcome, report.waits) == (seed, "ok", [])
-        assert not any(each.grows for each in report.kept)
+        assert not any(each.grows for each in report.processes.kept)
         assert alike(printed, (SCRIPTS / f"{name}.expected").read_text(encoding="utf-8"))
 
 
@@ -107,7 +107,7 @@ def test_the_exit_code_of_a_child_is_its_parents_business(tmp_path: Path) -> Non
         """,
     )
     assert (report.outcome, report.errors) == ("not checked", [])
-    assert 3 in report.exit_codes.values()
+    assert 3 in report.processes.exit_codes.values()
 
 
 def test_a_clock_that_is_read_a_million_times_goes_on(tmp_path: Path) -> None:

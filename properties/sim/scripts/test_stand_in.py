@@ -39,14 +39,14 @@ def test_a_function_runs_on_the_stand_in_by_default_and_its_streams_are_in_order
     run = squall.run(_train, workers=2, device="stand-in", args=(1,))
     assert run.results[0] == ("standin:0", "standin:0", [6, 6, 6])
     assert run.ok
-    assert any(event.stream[0] == 1 for event in run.inner.stream_events)
+    assert any(event.stream[0] == 1 for event in run.inner.computing.stream_events)
     assert "PyTorch's own engine does not run on the stand-in" in run.inner.hints[0]
 
 
 def test_a_function_gives_the_same_digest_on_the_stand_in_again():
     first, second = (squall.run(_train, workers=2, device="stand-in", args=(2,)) for _ in range(2))
     assert first.digest == second.digest
-    assert first.inner.stream_events == second.inner.stream_events
+    assert first.inner.computing.stream_events == second.inner.computing.stream_events
 
 
 RACE = """

@@ -134,7 +134,7 @@ def test_a_program_runs_as_it_does_outside(tmp_path: Path, engine: EngineName) -
     found = run_file(script, engine=engine, stdout=out, stderr=io.StringIO())
     assert out.getvalue().splitlines() == stock.stdout.splitlines()
     assert [error.type for error in found.errors] == ["ZeroDivisionError"]
-    assert (found.failed_processes, os.getcwd()) == ([], before)
+    assert (found.processes.failed, os.getcwd()) == ([], before)
 
 
 def test_ranks_meet_on_the_simulated_network(tmp_path: Path, engine: EngineName) -> None:

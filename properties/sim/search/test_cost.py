@@ -35,7 +35,7 @@ def test_a_checked_run_is_freed_without_a_collection() -> None:
         for seed in (1, 2, 3):
             program = draw(seed).program
             run = run_program(program, seed=seed)
-            run.expected = interpret(program)
+            run.outcomes.expected = interpret(program)
             run.cluster = None
             assert check(run) == []
             checked = weakref.ref(run)

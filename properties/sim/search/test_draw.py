@@ -161,7 +161,7 @@ def test_without_faults_nothing_of_this_happens() -> None:
         verdict = judge(1, Settings(stats=True))
         run = play(draw(1))
     assert verdict.faults == ()
-    assert run.recovery is None
+    assert run.outcomes.recovery is None
 
 
 def test_everything_that_was_drawn_is_told() -> None:

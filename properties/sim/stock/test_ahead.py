@@ -54,7 +54,7 @@ def test_what_others_can_see_is_done_in_turn(
             faults=plan,
             check=False,
         )
-        assert run.operations > 80
+        assert run.process_groups.operations > 80
         assert set(given) == (set() if plan else {f"process {number}" for number in range(4)})
         told = FAULT_INJECTED, PEER_ENDED  # of faults and ends, which only a plan with faults has
         records = [record for record in run.records if record[3] not in told]

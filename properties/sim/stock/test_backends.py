@@ -110,8 +110,8 @@ def test_what_is_behind_others_on_its_stream_waits_for_whom_they_wait(
 ) -> None:
     source = "works = [isend(x, other), irecv(y, other)]\nworks[1].wait()"
     run = run_on("nccl", engine, tmp_path, source)
-    assert run.stall is not None
-    text = " ".join(run.stall.lines)
+    assert run.process_groups.stall is not None
+    text = " ".join(run.process_groups.stall.lines)
     assert "rank 1 to receive with tag 0" in text
     assert "rank 0 to receive with tag 0" in text
 

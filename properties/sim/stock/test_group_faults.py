@@ -42,7 +42,7 @@ def told(
     """The run, and what each rank said: what ended it, and after how many seconds."""
     out = io.StringIO()
     run = run_file(SCRIPT, workers=3, engine=engine, seed=seed, faults=plan, stdout=out)
-    assert run.left_out == []
+    assert run.conditions.left_out == []
     lines = [line.split(" ", 1) for line in out.getvalue().splitlines()]
     said = {int(rank): rest.rpartition(" ") for rank, rest in lines}
     return run, {rank: (text, int(seconds)) for rank, (text, _, seconds) in said.items()}
@@ -80,7 +80,9 @@ def test_the_survivors_of_a_crash_learn_of_it(silent: bool, engine: EngineName) 
     expected = ("Timed out waiting 60000ms", 61) if silent else (GONE.format(1), 1)
     for text, seconds in said.values():
         assert expected[0] in text and seconds == expected[1]
-    assert run.stall is not None and "rank 1 has ended" in str(run.stall.lines)
+    assert run.process_groups.stall is not None and "rank 1 has ended" in str(
+        run.process_groups.stall.lines
+    )
 
 
 @ON_BOTH
@@ -132,7 +134,7 @@ def test_a_slow_processor_and_a_wrong_clock(tmp_path: Path, engine: EngineName) 
     for name, plan in (("slow", slow), ("fast", fast), ("late", late)):
         scenario = Scenario(work=work, world=World(faults=plan), engine=engine)
         run = ENGINES[engine].run(scenario, stdout=out)
-        assert run.left_out == [] and [*run.faults] == [plan_kind(plan)]
+        assert run.conditions.left_out == [] and [*run.faults] == [plan_kind(plan)]
         ended_s[name] = run.ended_s
     said = sorted(line for line in out.getvalue().splitlines() if "ended" not in line)
     # The process whose clock is five times as fast sees each of its own seconds pass as one.

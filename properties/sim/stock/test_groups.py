@@ -85,7 +85,9 @@ def test_the_engines_do_what_stock_pytorch_does(name: str, engine: EngineName) -
             go_on=name in WRONG,
         )  # fmt: skip
         assert sorted(out.getvalue().splitlines()) == expected
-        assert bool(run.found) == (name in WRONG and engine == "torch"), run.found
+        assert bool(run.process_groups.found) == (name in WRONG and engine == "torch"), (
+            run.process_groups.found
+        )
 
 
 def test_each_rank_is_started_once_in_any_order(tmp_path: Path) -> None:
@@ -141,13 +143,13 @@ def test_who_waits_in_which_group_is_told_with_ranks_of_the_default_one(
     tmp_path: Path, engine: EngineName
 ) -> None:
     run = run_file(write(tmp_path, CROSSED), workers=3, engine=engine, stderr=io.StringIO())
-    assert run.stall is not None and run.stall.outcome == "deadlock"
+    assert run.process_groups.stall is not None and run.process_groups.stall.outcome == "deadlock"
     for rank, other, ranks in ((0, 1, "0 and 1"), (1, 2, "1 and 2"), (2, 0, "0 and 2")):
         told = (
             f"rank {rank} waits for rank {other} to call `all_reduce` in the process group of ranks {ranks} made at "
             "script.py:5 (script.py:7)"
         )
-        assert told in run.stall.lines[0]
+        assert told in run.process_groups.stall.lines[0]
 
 
 MISMATCHES = {
@@ -239,7 +241,7 @@ def test_collectives_that_do_not_go_together_are_told(
     script.write_text(MISMATCH.format(calls=calls), encoding="utf-8")
     run = run_file(script, workers=2, engine=engine, stdout=printed, stderr=printed)
     assert run.outcome == "mismatch" and "went on" not in printed.getvalue()
-    (told,) = run.found["mismatch"]
+    (told,) = run.process_groups.found["mismatch"]
     assert f"of the default process group differs in {MISMATCHES[calls]}: rank " in told
     for rank in (0, 1):
         assert f"rank {rank} calls " in told
@@ -258,7 +260,7 @@ def test_a_group_that_ranks_make_of_other_members_is_told(
     script.write_text(MISMATCH.format(calls=made), encoding="utf-8")
     run = run_file(script, workers=3, engine=engine, stdout=io.StringIO(), stderr=io.StringIO())
     assert run.outcome == "mismatch"
-    (told,) = run.found["mismatch"]
+    (told,) = run.process_groups.found["mismatch"]
     assert told.startswith("a process group differs in members: rank ")
     for ranks in (of_rank_0, others):
         assert f"makes it of ranks {ranks}, at script.py:8: " in told
@@ -273,7 +275,7 @@ def test_equal_calls_in_another_order_are_told(
     script.write_text(MISMATCH.format(calls=TENSORS + calls), encoding="utf-8")
     run = run_file(script, workers=2, engine=engine, stdout=printed, stderr=printed)
     assert run.outcome == "mismatch" and "went on" not in printed.getvalue()
-    (told,) = run.found["mismatch"]
+    (told,) = run.process_groups.found["mismatch"]
     assert told.startswith(
         "collectives of the default process group are called in another order: rank 0 "
     )
@@ -286,7 +288,7 @@ def test_equal_calls_may_come_from_other_lines(tmp_path: Path, engine: EngineNam
     script, printed = tmp_path / "script.py", io.StringIO()
     script.write_text(MISMATCH.format(calls=TENSORS + IN_ORDER), encoding="utf-8")
     run = run_file(script, workers=2, engine=engine, stdout=printed, stderr=printed)
-    assert (run.outcome, run.found) == ("ok", {})
+    assert (run.outcome, run.process_groups.found) == ("ok", {})
     assert printed.getvalue().count("went on") == 2
 
 
@@ -324,8 +326,11 @@ def test_who_waits_for_whom_is_told_of_what_cannot_end(
     script.write_text(MISMATCH.format(calls=calls), encoding="utf-8")
     run = run_file(script, workers=2, engine=engine, stdout=printed, stderr=printed)
     outcome, told = STALLS[calls]
-    assert run.stall is not None and run.outcome == run.stall.outcome == outcome
-    lines = "\n".join(run.stall.lines)
+    assert (
+        run.process_groups.stall is not None
+        and run.outcome == run.process_groups.stall.outcome == outcome
+    )
+    lines = "\n".join(run.process_groups.stall.lines)
     assert told in lines and "script.py:8" in lines
 
 
@@ -348,7 +353,7 @@ def test_a_message_of_another_size_is_told_of_with_both_lines(
     script.write_text(MISMATCH.format(calls=f"{as_many}\n{calls}"), encoding="utf-8")
     run = run_file(script, workers=2, engine=engine, stdout=io.StringIO(), stderr=io.StringIO())
     assert run.outcome == "mismatch"
-    (told,) = run.found["mismatch"]
+    (told,) = run.process_groups.found["mismatch"]
     assert told.startswith(
         "a message of the default process group with tag 0 differs in bytes: rank 0 calls send("
     )
@@ -381,8 +386,8 @@ def test_a_lock_that_is_held_over_a_collective_of_another_thread_is_part_of_the_
     script = tmp_path / "script.py"
     script.write_text(MISMATCH.format(calls=LOCKED), encoding="utf-8")
     run = run_file(script, workers=2, engine=engine, stdout=io.StringIO(), stderr=io.StringIO())
-    assert run.stall is not None and run.outcome == "deadlock"
-    assert run.stall.lines[0] == (
+    assert run.process_groups.stall is not None and run.outcome == "deadlock"
+    assert run.process_groups.stall.lines[0] == (
         "deadlock: thread `Thread-1 (beside)` on rank 0 holds `lock` (script.py:13) and waits for rank 1 to call `all_reduce` "
         "in the process group of ranks 0 and 1 made at script.py:10 (script.py:14); rank 1 waits for rank 0 to call `all_reduce` (script.py:21); rank 0 waits for `lock` (script.py:20)"
     )
@@ -477,8 +482,8 @@ def test_ranks_are_those_of_the_first_group(
     then = "\ndist.destroy_process_group()"
     script.write_text(MISMATCH.format(calls=SUBGROUP.format(calls=calls) + then), encoding="utf-8")
     run = run_file(script, workers=3, engine=engine, stdout=io.StringIO(), stderr=io.StringIO())
-    stall = [] if run.stall is None else run.stall.lines
-    text = "; ".join([*run.found.get("mismatch", []), *stall])
+    stall = [] if run.process_groups.stall is None else run.process_groups.stall.lines
+    text = "; ".join([*run.process_groups.found.get("mismatch", []), *stall])
     assert [each for each in told.split("|") if each not in text] == [], text
 
 
@@ -488,7 +493,7 @@ def test_who_waits_for_a_member_that_has_left_is_told(tmp_path: Path, engine: En
     script.write_text(MISMATCH.format(calls=calls), encoding="utf-8")
     run = run_file(script, workers=2, engine=engine, stdout=io.StringIO(), stderr=io.StringIO())
     waits = "rank 0 waits for a message of rank 1 with tag 0 (script.py:8)"
-    assert run.stall == ("error", [f"{waits}; rank 1 has left the process group"])
+    assert run.process_groups.stall == ("error", [f"{waits}; rank 1 has left the process group"])
 
 
 def test_a_run_may_go_on_after_a_mismatch(tmp_path: Path, engine: EngineName) -> None:

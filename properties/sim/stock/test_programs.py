@@ -67,11 +67,11 @@ def run(program: Program, **options: object) -> Run:
 def test_a_training_step_on_three_workers() -> None:
     program = training()
     got = run(program)
-    assert differences(program, interpret(program), got.got) == []
-    assert got.waits == [] and got.crash is None and got.deaths == []
+    assert differences(program, interpret(program), got.outcomes.got) == []
+    assert got.waits == [] and got.crash is None and got.processes.deaths == []
     assert all(
         table[name] == 0
-        for table in got.tables
+        for table in got.rpc_groups.tables
         for name in ("num_owner_rrefs", "num_autograd_contexts", "num_current_backward_passes")
     )
     sent = got.cluster.trace.message_counts()
@@ -111,11 +111,13 @@ def test_a_timeout_is_virtual() -> None:
 def test_a_crash_is_told_to_the_others() -> None:
     plan = Plan(workers=(Crash(worker=1, at_s=0.0005),))
     got = run(training(), plan=plan, latency="constant:0.001")
-    error = got.got.steps[0, 0].error
+    error = got.outcomes.got.steps[0, 0].error
     assert error is not None and "worker 1" in error
-    assert got.deaths == [], "we killed it"
+    assert got.processes.deaths == [], "we killed it"
     assert got.waits == [], "the survivors shut down"
-    assert len(got.tables) == 3 and got.tables[1] == {}, "and are counted before"
+    assert len(got.rpc_groups.tables) == 3 and got.rpc_groups.tables[1] == {}, (
+        "and are counted before"
+    )
 
 
 @pytest.mark.sampled(6)

@@ -55,7 +55,7 @@ def test_other_gradients_are_told_with_the_line() -> None:
 def test_what_fully_sharded_modules_reduce_wrongly_is_told() -> None:
     run = _run("flat")
     assert run.outcome == "gradients differ" and run.gradients is not None
-    assert (run.gradients.compared, run.found) == (4, {})
+    assert (run.gradients.compared, run.process_groups.found) == (4, {})
     *summed, first = run.gradients.mismatches[:3]
     factor = "all gradients of FullyShardedDataParallel 0, backward pass {} are 2 times those of one process"
     assert all(factor.format(n) in text for n, text in enumerate(summed, 1))

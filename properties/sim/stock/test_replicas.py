@@ -33,8 +33,8 @@ APART = [
 
 def test_programs_whose_replicas_come_apart_are_told() -> None:
     run, _ = _run("replicas_apart", go_on=True)
-    texts = run.found["replicas differ"]
-    assert (run.outcome, list(run.found)) == ("replicas differ", ["replicas differ"])
+    texts = run.process_groups.found["replicas differ"]
+    assert (run.outcome, list(run.process_groups.found)) == ("replicas differ", ["replicas differ"])
     assert [tuple(text.partition(": ")[0].split(" differs ")) for text in texts] == APART
     line = r"rank [01] at t=0\.\d+ s, replicas_apart\.py:\d+: (optimizer\.step|model\(inputs)\("
     assert all(len(re.findall(line, text)) == 2 for text in texts)
@@ -44,20 +44,24 @@ def test_programs_whose_replicas_come_apart_are_told() -> None:
     assert not any(text.endswith(", before step 3") for text in texts)
 
     without, _ = _run("replicas_apart", replicas=False)
-    assert (without.outcome, without.replicas, without.found) == ("ok", 0, {})
+    assert (
+        without.outcome,
+        without.process_groups.replicas_compared,
+        without.process_groups.found,
+    ) == ("ok", 0, {})
     assert without.digest == run.digest
 
 
 def test_the_first_difference_ends_the_run() -> None:
     run, printed = _run("replicas_apart")
-    (text,) = run.found["replicas differ"]
+    (text,) = run.process_groups.found["replicas differ"]
     assert text.startswith(APART[0][0]) and "hybrid" not in printed
 
 
 def test_nothing_is_said_of_others() -> None:
     run, printed = _run("replicas_agree")
-    assert (run.outcome, run.found) == ("ok", {}), printed
-    assert run.replicas > 30
+    assert (run.outcome, run.process_groups.found) == ("ok", {}), printed
+    assert run.process_groups.replicas_compared > 30
 
 
 def _run(name: str, **options: bool) -> tuple[Run, str]:

@@ -77,8 +77,8 @@ dist.all_to_all_single(torch.empty(2), torch.tensor([rank + 2.0, 9.0]))
 @pytest.mark.usefixtures("compiled_engine")
 def test_tensors_that_are_written_to_too_early_are_told(tmp_path: Path) -> None:
     run = _run(tmp_path, HEAD + "\n".join(WRITES.values()), go_on=True)
-    texts = run.found["tensor overwritten"]
-    assert run.outcome == "tensor overwritten" and "wrong result" not in run.found
+    texts = run.process_groups.found["tensor overwritten"]
+    assert run.outcome == "tensor overwritten" and "wrong result" not in run.process_groups.found
     for line, what in enumerate(WRITES, start=8):
         told = [
             text
@@ -87,14 +87,14 @@ def test_tensors_that_are_written_to_too_early_are_told(tmp_path: Path) -> None:
         ]
         assert told and all(f"script.py:{line}: " in text for text in told)
     assert {text.partition(" of ")[0] for text in texts} == set(WRITES)
-    assert _run(tmp_path, HEAD + RIGHT).found == {}
+    assert _run(tmp_path, HEAD + RIGHT).process_groups.found == {}
 
 
 @pytest.mark.usefixtures("compiled_engine")
 def test_a_backend_that_is_wrong_is_found_out(tmp_path: Path) -> None:
     run = _run(tmp_path, HEAD + PLANTED, go_on=True)
-    assert (run.outcome, run.results) == ("wrong result", 8)
-    found = [text.partition(" of ")[0] for text in run.found["wrong result"]]
+    assert (run.outcome, run.process_groups.results_compared) == ("wrong result", 8)
+    found = [text.partition(" of ")[0] for text in run.process_groups.found["wrong result"]]
     right = ("reduce_scatter 6", "all_to_all 8")
     kinds = ("all_reduce 1", "all_reduce 2", "all_gather 3", "broadcast 4", "scatter 5")
     assert found == [*kinds, "reduce_scatter 7"] and not set(right) & set(found)

@@ -103,7 +103,7 @@ TWO_GROUPS = Path("properties/scripts/groups_in_a_row.py")
 def test_groups_one_after_the_other_are_judged_each_by_itself(order: Order) -> None:
     plan = Plan(schedule=Schedule(order=order))
     run = run_file(TWO_GROUPS, faults=plan, stdout=io.StringIO(), stderr=io.StringIO())
-    assert len({group for _, _, group in run.joined}) == 3
+    assert len({group for _, _, group in run.rpc_groups.joined}) == 3
     assert check(run) == []
     # As if all were one: ids come again.
     again = Run(run.records, script=run.script, workers=run.workers)
@@ -131,7 +131,7 @@ def test_an_event_that_is_missing_is_missed(type: str, property: str, what: str)
     kept = [record for n, record in enumerate(run.records) if n != last]
     less = Run(kept, script=run.script, workers=run.workers)
     assert property in {violation.property for violation in check(less)}
-    less.left_well = False  # who leaves without waiting may leave that behind
+    less.rpc_groups.left_well = False  # who leaves without waiting may leave that behind
     assert what not in {violation.what for violation in check(less)}
 
 

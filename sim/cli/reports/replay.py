@@ -129,8 +129,8 @@ def _stopped_json(run: Run, stop: Until) -> dict[str, Any]:
 def print_replay(replayed: Replayed, console: Console, *, full: bool = False) -> None:
     """What happened, and whether it is the same run. ``full``: with the stacks of C++ errors."""
     run = replayed.run
-    if run.printed:
-        console.print(Text(run.printed.rstrip("\n")))
+    if run.processes.printed:
+        console.print(Text(run.processes.printed.rstrip("\n")))
     lines = explanation(replayed.scenario, run) or run.waits
     if run.violations or lines:
         told = [*map(str, run.violations), *run.waits]

@@ -72,6 +72,7 @@ def _ranks_json(script: Script) -> list[dict[str, Any]] | None:
 def script_json(run: Run, seed: int) -> dict[str, Any]:
     """What came of a script's run, plain values only."""
     gradients, graph, hang = run.gradients, run.wait_graph(), run.hang()
+    left, groups = run.rpc_groups, run.process_groups
     return {
         "engine": run.engine,
         "seed": seed,
@@ -81,33 +82,33 @@ def script_json(run: Run, seed: int) -> dict[str, Any]:
         "unchecked": run.unchecked,
         "violations": [violation.to_json() for violation in run.violations],
         "gradients_equal": None if gradients is None else gradients.equal,
-        "leaked": {"rrefs": run.leaked_rrefs, "contexts": run.leaked_contexts},
-        "kept": [each._asdict() for each in run.kept],
+        "leaked": {"rrefs": left.leaked_rrefs, "contexts": left.leaked_contexts},
+        "kept": [each._asdict() for each in run.processes.kept],
         "virtual_time_s": run.ended_s,
-        "wall_time_s": run.wall_time_s,
+        "wall_time_s": run.computing.wall_time_s,
         "messages": run.messages,
         "faults": run.faults,
-        "left_out": run.left_out,
+        "left_out": run.conditions.left_out,
         "workers": run.workers,
-        "operations": run.operations,
-        "found": run.found,
-        "results": run.results,
-        "replicas": run.replicas,
-        "stall": None if run.stall is None else run.stall._asdict(),
+        "operations": groups.operations,
+        "found": groups.found,
+        "results": groups.results_compared,
+        "replicas": groups.replicas_compared,
+        "stall": None if groups.stall is None else groups.stall._asdict(),
         "events": len(run.records),
         "gradients": None if gradients is None else _gradients_json(gradients),
         "errors": [error._asdict() for error in run.errors],
         "hints": run.hints,
         "packages": [
             {"package": name, "simulated": simulated, "reason": reason}
-            for name, simulated, reason in run.packages
+            for name, simulated, reason in run.processes.packages
         ],
         "waits": run.waits,
         "cause": None if hang is None else hang.cause,
         "cycle": [] if hang is None else [step._asdict() for step in hang.cycle],
-        "held": run.held,
+        "held": run.when_stuck.held,
         "wait_graph": None if graph is None else graph_json(graph),
-        "exit_codes": run.exit_codes,
+        "exit_codes": run.processes.exit_codes,
     }
 
 
@@ -162,15 +163,17 @@ def _summary(run: Run, asked: ScriptRun) -> RenderableType:
         said = ", ".join(f"{kind} {count:,}" for kind, count in run.faults.items())
         table.add_row("faults", f"{asked.faults.text}: {said or 'none happened'}")
     table.add_row("virtual time", f"{run.ended_s:.6f} s")
-    table.add_row("wall time", f"{run.wall_time_s:.3f} s")
-    left = f"{number_of(run.leaked_rrefs, 'RRef')}, {number_of(run.leaked_contexts, 'context')}"
-    leaked = run.leaked_rrefs or run.leaked_contexts
-    released = sum(each.number for each in run.kept if each.grows)
+    table.add_row("wall time", f"{run.computing.wall_time_s:.3f} s")
+    groups = run.rpc_groups
+    left = (
+        f"{number_of(groups.leaked_rrefs, 'RRef')}, {number_of(groups.leaked_contexts, 'context')}"
+    )
+    released = sum(each.number for each in run.processes.kept if each.grows)
     left += f"; shutdown released {released:,} more" if released else ""
-    table.add_row("left behind", Text(left, style="bold red" if leaked else ""))
+    table.add_row("left behind", Text(left, style="bold red" if groups.leaks else ""))
     table.add_row("messages", _messages(run.messages))
-    if run.operations:
-        table.add_row("groups", f"{number_of(run.operations, 'operation')} ended")
+    if run.process_groups.operations:
+        table.add_row("groups", f"{number_of(run.process_groups.operations, 'operation')} ended")
     table.add_row("events", f"{len(run.records):,}")
     table.add_row("digest", run.digest)
     return table
@@ -179,10 +182,10 @@ def _summary(run: Run, asked: ScriptRun) -> RenderableType:
 def _packages(run: Run) -> RenderableType:
     if run.engine != "port":
         return Text("packages: each worker is a process and has its own of all")
-    if not run.packages:
+    if not run.processes.packages:
         return Text("packages: none was imported")
     table = Table.grid(padding=(0, 2))
-    for name, simulated, reason in run.packages:
+    for name, simulated, reason in run.processes.packages:
         table.add_row(name, "own" if simulated else "shared", Text(reason))
     return table
 
@@ -199,7 +202,7 @@ def _gradients(run: Run, asked: ScriptRun) -> RenderableType:
         detail += f"\nnot compared: {in_words(why, run.names)}"
     if not summary.passes:
         said = "nothing to compare: no pass of distributed autograd"
-        if run.operations:
+        if run.process_groups.operations:
             said += "\nfor process groups see squall.reference"
             said += ", or --engine torch" * (run.engine == "port")
         return Text(said)
@@ -222,28 +225,29 @@ def _messages(messages: dict[str, int]) -> RenderableType:
 
 def _failures(run: Run) -> list[RenderableType]:
     parts: list[RenderableType] = [_error(error, run.script or "") for error in run.errors]
+    codes, groups = run.processes.exit_codes, run.process_groups
     if run.outcome == "error" and not run.errors:
         parts.extend(
-            Text(f"process {name} ended with exit code {run.exit_codes[name]}", style="bold red")
-            for name in run.failed_processes
+            Text(f"process {name} ended with exit code {codes[name]}", style="bold red")
+            for name in run.processes.failed
         )
     left = leaked(run)
     parts.extend(Text(line, style="bold red") for line in left)
     hints = [line for line in run.hints if line not in left]
     parts.extend(Text(f"hint: {line}", style="bold") for line in hints)
-    for outcome, texts in run.found.items():
+    for outcome, texts in groups.found.items():
         parts.append(Text(f"{WRONG_GROUPS[outcome]}:", style="bold red"))
         parts.append(_indented(_first(texts)))
-    if run.stall is not None and run.stall.lines:
+    if groups.stall is not None and groups.stall.lines:
         style = "bold" if run.outcome in ("ok", NOT_CHECKED) else "bold red"
         parts.append(Text("why an operation of a process group failed:", style=style))
-        parts.append(_indented(run.stall.lines))
+        parts.append(_indented(groups.stall.lines))
     if run.waits:
         parts.append(Text("nothing can happen any more:", style="bold red"))
         parts.append(_indented(run.why()))
-    if run.held:
+    if run.when_stuck.held:
         parts.append(Text("references that are held:", style="bold red"))
-        parts.append(_indented(_first(run.held)))
+        parts.append(_indented(_first(run.when_stuck.held)))
     told = [] if run.gradients is None else run.gradients.mismatches
     mismatches = [in_words(line, run.names) for line in told]
     if mismatches:

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as real_distributed
 from torch import Tensor
 
-from squall.model.events.run import Stall
+from squall.model.events.run_parts import Stall
 from squall.real.future import Future
 from squall.real.rpc.rendezvous import store_key
 from squall.real.rpc.store import Store, StoreTimeoutError

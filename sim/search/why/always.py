@@ -41,7 +41,7 @@ def hints(run: Run, witness: Witness, names: Mapping[int, str]) -> list[Hint]:
     found += [*_in_another_order(witness, names)]
     found += [*_unwaited(witness), *collectives(witness, names), *_not_over(witness, names)]
     found += _without_context(witness, names)
-    if run.leaked_contexts:
+    if run.rpc_groups.leaked_contexts:
         return [*found, *_left(run, witness)]
     found += _many(witness)
     if _is_leak(run, witness):
@@ -159,7 +159,7 @@ def _left(run: Run, witness: Witness) -> Iterator[Hint]:
     }
     made = [
         (each, lines[each.place, each.function])
-        for each in run.kept
+        for each in run.processes.kept
         if each.what == "contexts" and (each.place, each.function) in lines
     ]
     functions = {(place.file, place.function) for _, place in made}
@@ -185,7 +185,7 @@ def _is_leak(run: Run, witness: Witness) -> bool:
         return issubclass(error.kind, _NO_MEMORY) or any(
             number >= _MANY for number in numbers.values()
         )
-    return run.leaked_rrefs + run.leaked_contexts > 0
+    return run.rpc_groups.leaks
 
 
 def _growing(witness: Witness, *, certain: bool) -> Iterator[Hint]:

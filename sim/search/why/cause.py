@@ -88,7 +88,7 @@ class Telling:
         witness = Witness(path, at_steps)
         with witness.lines.noted(), removed.noted(witness.note_removed):
             run = again(self.search.scenario, watcher=witness, seconds=RUN_S)
-        witness.waits, witness.sees_functions = run.waiting, run.engine == "port"
+        witness.waits, witness.sees_functions = run.when_stuck.waiting, run.engine == "port"
         return run, witness
 
     def _passing(self, path: Path, at_steps: tuple[int, ...] = ()) -> Witness:

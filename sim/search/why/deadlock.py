@@ -79,7 +79,7 @@ def stuck(run: Run, seen: Stuck | None, error_s: float | None) -> Stuck | None:
     ``error_s``."""
     if run.waits:
         hang = run.hang()
-        return None if hang is None else Stuck(hang, run.waiting)
+        return None if hang is None else Stuck(hang, run.when_stuck.waiting)
     if seen is None or error_s is None or error_s - seen.until_s > _SOON_S:
         return None
     return seen

@@ -65,9 +65,9 @@ def by_stream(log: Sequence[StreamEvent]) -> list[tuple[object, str]]:
 def test_it_sees_what_the_stand_in_tells(seed: int, stand_in: Any) -> None:
     scenario = draw(seed, SETTINGS)
     play(scenario)  # some kernels run once a process
-    told = play(scenario).stream_events
+    told = play(scenario).computing.stream_events
     with seen_as_a_gpu():
-        seen = play(scenario).stream_events
+        seen = play(scenario).computing.stream_events
     assert by_stream(seen) == by_stream(told)
     assert len(told) > 20
     freed = [sum(each.name == FREED for each in log) for log in (told, seen)]
