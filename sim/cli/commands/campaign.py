@@ -71,7 +71,7 @@ squall campaign --export night --store night.sqlite    (Parquet, for DuckDB or p
 class ShareOf(NamedTuple):
     """One of several shares, from 0 on, and how many there are."""
 
-    index: int
+    number: int
     of: int
 
 
