@@ -23,6 +23,9 @@ class Coordinator(Protocol):
 
     def answer(self, worker: Any, question: Any, value: Any) -> None: ...
 
+    def say(self, worker: Any, question: Any, what: Callable[[], None]) -> None:
+        """Call ``what`` in the name of the process that has asked, as it gets its answer."""
+
 
 @dataclass(eq=False)
 class _Wait:

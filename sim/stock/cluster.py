@@ -291,6 +291,10 @@ class NativeCluster:
         finally:
             self.runtime.running = before
 
+    def say(self, worker: NativeWorker, question: int, what: Callable[[], None]) -> None:
+        with self.on_behalf_of(worker):
+            what()
+
     def _hear_items(self, worker: NativeWorker, batch: Batch) -> None:
         for kind, lane, what in batch.items:
             if kind == b"Q":

@@ -41,6 +41,7 @@ from squall.sim.scripts.findings import Findings, FoundError
 from squall.sim.scripts.hints import hint, hint_for_size, hint_for_usage
 from squall.sim.scripts.repeated import leave_out_repeated
 from squall.sim.scripts.rounds import marshalled
+from squall.sim.scripts.stores import Stores
 from squall.sim.stock.children import Children
 from squall.sim.stock.cluster import NativeCluster
 from squall.sim.stock.fork_server import ForkServer
@@ -55,7 +56,6 @@ from squall.sim.stock.replicas import Replicas
 from squall.sim.stock.results import Results
 from squall.sim.stock.shared import for_script
 from squall.sim.stock.stacks_from_outside import stack_from_outside
-from squall.sim.stock.stores import Stores
 from squall.sim.stock.worker import NativeWorker
 from squall.sim.world import busy_loop
 from squall.sim.world.algorithms import Choice, parse_algorithms

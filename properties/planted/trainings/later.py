@@ -91,9 +91,9 @@ MUTANTS = (
     bug(
         name="store-waits-for-one-key",
         wrong="whoever waits for several keys of a store goes on with the first",
-        place="squall.sim.stock.stores:Stores._wait",
-        old="all(",
-        new="any(",
+        place="squall.sim.scripts.stores:Stores.missing",
+        old="for key in keys if",
+        new="for key in keys[:1] if",
     ),
     bug(
         name="filled-buffers-count-as-written",

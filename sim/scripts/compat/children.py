@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from squall.model.events.names import code
 from squall.sim.scripts import exchange
 from squall.sim.scripts.compat.errors import report
 from squall.sim.scripts.compat.forked import Memory
@@ -29,6 +30,7 @@ from squall.sim.scripts.compat.process_pickling import Parcel
 from squall.sim.scripts.compat.signals import deliver
 from squall.sim.scripts.leaks import LABEL
 from squall.sim.scripts.ranks import inherited
+from squall.sim.scripts.stores import Stores
 from squall.sim.world.stack_reading import Reading, Thread, reads
 
 #: the name of a process to which nobody gave one
@@ -40,6 +42,8 @@ _WHAT = {
     "exchange receive": "a pipe between processes",
     "exchange accept": "a connection of another process",
     "wait any": "pipes between processes, or the end of one",
+    "store wait": "keys of a store",
+    "store pop": "a queue of a store",
 }
 
 
@@ -53,6 +57,8 @@ class _Question:
         self.answer: Any = None
         #: set where one waits for the answer
         self.event: Any = None
+        #: what is to be called as it is answered
+        self.said: list[Callable[[], None]] = []
 
 
 class Coordinator:
@@ -62,6 +68,7 @@ class Coordinator:
         self.runtime = group.runtime
         self.answers: dict[str, Callable[..., None]] = {}
         self.children = Children(self, group)
+        self.stores = Stores(self)
 
     def ask(self, process: SimProcess, word: str, *rest: Any) -> Any:
         """The answer, once there is one."""
@@ -73,6 +80,8 @@ class Coordinator:
         if not question.is_answered:
             question.event = self.runtime.event(_WHAT.get(word) or self._ends(rest[0]))
             question.event.wait()
+        for what in question.said:
+            what()
         return question.answer
 
     def ask_here(self, word: str, *rest: Any) -> Any:
@@ -88,6 +97,9 @@ class Coordinator:
         if question.event is not None:
             question.event.set()
 
+    def say(self, worker: Any, question: Any, what: Callable[[], None]) -> None:
+        question.said.append(what)
+
 
 @reads(__name__, "Coordinator.ask")
 def _waits(thread: Thread, frame: FrameType) -> Reading | None:
@@ -100,6 +112,13 @@ def _waits(thread: Thread, frame: FrameType) -> Reading | None:
         ends = tuple(child.worker for child in process.children if child.alive)
         return Reading("processes", "its processes", "", ends)
     name = thread.named()
+    if word == "store wait":
+        store, _, keys, *_ = rest
+        missing = frame.f_locals["self"].stores.missing(store, keys)
+        what = (
+            f"key {code(missing[0].rpartition('/')[2])} of {name}" if missing else f"keys of {name}"
+        )
+        return Reading("key", what, "nobody sets it")
     if word == "semaphore acquire" and name:
         return Reading("semaphore", name, "nobody releases it")
     if word.endswith(("read", "receive", "any")) and name:

@@ -356,14 +356,14 @@ def init_process_group(
             raise AssertionError("world_size must be positive if using store")
         if rank < 0:
             raise AssertionError("rank must be non-negative if using store")
-        shared, key = store.shared, "store"
+        key = f"{store._place} store"
     else:
         key = store_key(init_method or "env://", rank, world_size, worker.world.schemes)
         if rank == -1:
             rank = int(os.environ["RANK"])
         if world_size == -1:
             world_size = int(os.environ["WORLD_SIZE"])
-        shared = worker.world.store(f"{key}/process groups")
+    shared = worker.world.store(f"{key}/process groups")
     number = known.inits.get(key, 0)
     known.inits[key] = number + 1
     if rank >= world_size or rank < 0:
@@ -476,7 +476,9 @@ def _get_default_group() -> GroupHandle:
 
 def _get_default_store() -> stores.Store:
     """The store of the default group. Raises ValueError if there is none."""
-    return stores.Store(resolve(None).store.prefixed("user"), name="default")
+    own, world = resolve(None).store, current_worker().world
+    number = own.first("number for users", world.store("default stores").add("next", 1))
+    return stores.Store(f"default {number}")
 
 
 _PUBLIC: tuple[Callable[..., Any], ...] = (

@@ -12,6 +12,7 @@ import torch
 from squall.real import future
 from squall.real.autograd import api as dist_autograd
 from squall.real.rpc import optimizer, public
+from squall.real.worker import current_worker
 from squall.sim.scripts.compat import collectives, faulty, multiprocess, profilers, stores
 from squall.sim.scripts.compat.futures import rpc_async
 from squall.sim.scripts.compat.guard import NotSimulatedError
@@ -107,8 +108,9 @@ def make_optim_optimizer(space: ModuleSpace) -> ModuleType:
 
 def init_rpc_backend(backend: Any, store: Any = None, *args: Any, **kwargs: Any) -> None:
     """``rpc._init_rpc_backend``, with a store as scripts have it."""
-    shared = store.shared if isinstance(store, stores.Store) else store
-    public._init_rpc_backend(backend, shared, *args, **kwargs)
+    if isinstance(store, stores.Store):
+        store = current_worker().world.store(store._place)
+    public._init_rpc_backend(backend, store, *args, **kwargs)
 
 
 def make_rpc(space: ModuleSpace) -> ModuleType:

@@ -1,5 +1,5 @@
-"""Stores of ``torch.distributed`` (TCPStore, FileStore) on the engine ``torch``: the keys and values
-are the coordinator's. They stand for the rendezvous service, whose operations take no time."""
+"""Stores of ``torch.distributed`` (TCPStore, FileStore): the keys and values are the coordinator's. They stand for
+the rendezvous service, whose operations take no time."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from typing import Any, NamedTuple
 
 from torch.distributed import DistStoreError, QueueEmptyError
 
-from squall.sim.scripts.waits import Waits
-from squall.sim.stock.cluster import NativeCluster
-from squall.sim.stock.worker import NativeWorker
+from squall.sim.scripts.waits import Coordinator, Waits
 from squall.sim.world.places import CodePlace
 from squall.sim.world.watch import How, KeyUsed, current
 
@@ -22,33 +20,33 @@ _FIRST_FREE_PORT = 20001
 class _Asked(NamedTuple):
     """An operation of a store: the question that it is, and what the process called for it at which line."""
 
-    worker: NativeWorker
-    question: int
+    worker: Any
+    question: Any
     store: str
     method: str
     place: CodePlace
 
 
 class Stores:
-    """Answers what sim/stock/store_guest.py asks."""
+    """Answers what :class:`~squall.sim.scripts.store_handles.StoreHandle` asks."""
 
-    def __init__(self, cluster: NativeCluster) -> None:
-        self._cluster = cluster
-        self._waits = Waits(cluster)
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self._waits = Waits(coordinator)
         self._stores: dict[str, dict[str, bytes]] = {}
         self._queues: dict[str, dict[str, deque[bytes]]] = {}
         self._next_port = _FIRST_FREE_PORT - 1
-        cluster.answers["store port"] = self._port
+        coordinator.answers["store port"] = self._port
         for word in ("set", "wait", "add", "append", "check", "compare", "delete", "keys",
                      "push", "pop", "length"):  # fmt: skip
             does = getattr(self, f"_{word}")
-            cluster.answers[f"store {word}"] = partial(self._do, does)
+            coordinator.answers[f"store {word}"] = partial(self._do, does)
 
     def _do(
         self,
         does: Callable[..., None],
-        worker: NativeWorker,
-        question: int,
+        worker: Any,
+        question: Any,
         store: str,
         caller: tuple[str, CodePlace],
         *words: Any,
@@ -56,15 +54,15 @@ class Stores:
         does(_Asked(worker, question, store, *caller), *words)
 
     def _answer(self, asked: _Asked, value: Any) -> None:
-        self._cluster.answer(asked.worker, asked.question, value)
+        self._coordinator.answer(asked.worker, asked.question, value)
 
     def _used(self, asked: _Asked, keys: Sequence[str], how: How) -> None:
         """That was done just now, for whoever watches."""
         watcher = current()
         if watcher is not None and asked.place.file:
-            with self._cluster.on_behalf_of(asked.worker):
-                for key in keys:
-                    watcher.stored(KeyUsed(asked.store, key, how, asked.method, asked.place))
+            for key in keys:
+                used = KeyUsed(asked.store, key, how, asked.method, asked.place)
+                self._coordinator.say(asked.worker, asked.question, partial(watcher.stored, used))
 
     def _values(self, name: str) -> dict[str, bytes]:
         return self._stores.setdefault(name, {})
@@ -85,10 +83,10 @@ class Stores:
         values = self._values(asked.store)
 
         def there() -> tuple[bytes | None] | None:
-            if not all(self._has(asked.store, key) for key in keys):
+            if self.missing(asked.store, keys):
                 return None
             self._used(asked, keys, "read" if value else "look")
-            return (values[keys[0]] if value else None,)
+            return (values.get(keys[0], b"") if value else None,)
 
         late = lambda: DistStoreError(_late(asked, keys, timeout_s))  # noqa: E731
         self._waits.until(asked.worker, asked.question, there, timeout_s, late)
@@ -157,9 +155,13 @@ class Stores:
     def _keys(self, asked: _Asked) -> None:
         self._answer(asked, list(self._values(asked.store)))
 
-    def _port(self, worker: NativeWorker, question: int) -> None:
+    def _port(self, worker: Any, question: Any) -> None:
         self._next_port += 1
-        self._cluster.answer(worker, question, self._next_port)
+        self._coordinator.answer(worker, question, self._next_port)
+
+    def missing(self, name: str, keys: Sequence[str]) -> list[str]:
+        """Which of these keys a store does not have now."""
+        return [key for key in keys if not self._has(name, key)]
 
 
 def _late(asked: _Asked, keys: Sequence[str], timeout_s: float) -> str:
