@@ -2,7 +2,7 @@
 
 A program is ``KIND/NAME.py``; its folder says what kind of bug it has. It begins with comments:
 
-    # run: --workers 3 --faults rough       as for squall fuzz; seeds are 0 to 19
+    # run: --workers 3 --faults rough       as for squall fuzz; without --seeds N they are 0 to 19
     # engines: port torch                   where it fails as it says here
     # shows: lost updates                   a regular expression: what is wrong with a failing run
     # always: yes                           every seed fails; without it some hold
@@ -61,11 +61,15 @@ class Program:
 
     @property
     def options(self) -> dict[str, str]:
-        """What ``squall fuzz`` is told: "workers", "faults"."""
+        """What ``squall fuzz`` is told: "workers", "faults", "seeds"."""
         words = shlex.split(" ".join(self._said("run")))
         return {
             name.removeprefix("--"): word for name, word in zip(*[iter(words)] * 2, strict=True)
         }
+
+    @property
+    def seeds(self) -> range:
+        return range(int(self.options.get("seeds", SEEDS)))
 
     @property
     def engines(self) -> list[str]:
@@ -104,7 +108,7 @@ class Program:
             text = head + body.replace(old, new)
         return text
 
-    def search(self, engine: str, *, fixed: bool = False, seeds: range = range(SEEDS)) -> list[str]:
+    def search(self, engine: str, *, fixed: bool = False, seeds: range | None = None) -> list[str]:
         """What is told of the first seed that fails, line by line; nothing if all hold."""
         options = self.options
         faults = options.get("faults")
@@ -114,7 +118,7 @@ class Program:
             found = squall.fuzz(
                 path,
                 workers=int(options["workers"]),
-                seeds=seeds,
+                seeds=self.seeds if seeds is None else seeds,
                 faults=faults,
                 engine=engine,  # type: ignore[arg-type]
                 shrink_s=0,
@@ -144,13 +148,15 @@ def main(names: list[str]) -> None:
         os.environ["SQUALL_STORE"] = store
         for program in chosen:
             for engine in program.engines:
-                seeds = [program.search(engine, seeds=range(n, n + 1)) for n in range(SEEDS)]
+                seeds = [program.search(engine, seeds=range(n, n + 1)) for n in program.seeds]
                 failed = [wrong for wrong in seeds if wrong]
                 texts = {
                     line for lines in failed for line in lines if re.search(program.shows, line)
                 }
                 fixed = program.search(engine, fixed=True) or ["holds"]
-                print(f"{program.name} {engine}: {len(failed)} of {SEEDS} fail; fixed: {fixed[0]}")
+                print(
+                    f"{program.name} {engine}: {len(failed)} of {len(seeds)} fail; fixed: {fixed[0]}"
+                )
                 print("".join(f"    {text}\n" for text in sorted(texts)), end="", flush=True)
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from squall.properties.why.bank import SEEDS, Program, programs
+from squall.properties.why.bank import Program, programs
 from squall.sim.library.campaign import Around, finding, judged
 from squall.sim.library.run import plan_of, profile_of, scenario_of
 from squall.sim.search.why.told import Why
@@ -58,7 +58,7 @@ def explain(program: Program, engine: str) -> Explained:
     )
     script = scenario_of(program.path, workers=int(options["workers"])).script
     assert script is not None
-    for seed in range(SEEDS):
+    for seed in program.seeds:
         run, wrong = judged(around.scenario(script, seed), strict=False)
         if wrong:
             started = time.monotonic()

@@ -74,13 +74,13 @@ class StoreHandle:
 
     def get(self, key: str) -> bytes:
         """Blocks until the key is there. Raises DistStoreError after the store's timeout."""
-        found: bytes = self._ask("wait", [key], True, self.timeout.total_seconds())
+        found: bytes = self._ask("get", key, self.timeout.total_seconds())
         return found
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
         """Blocks until all keys are there. Raises DistStoreError."""
         limit = self.timeout if timeout is None else timeout
-        self._ask("wait", list(keys), False, limit.total_seconds())
+        self._ask("wait", list(keys), limit.total_seconds())
 
     def add(self, key: str, amount: int) -> int:
         total: int = self._ask("add", key, amount)

@@ -37,7 +37,7 @@ class Stores:
         self._queues: dict[str, dict[str, deque[bytes]]] = {}
         self._next_port = _FIRST_FREE_PORT - 1
         coordinator.answers["store port"] = self._port
-        for word in ("set", "wait", "add", "append", "check", "compare", "delete", "keys",
+        for word in ("set", "get", "wait", "add", "append", "check", "compare", "delete", "keys",
                      "push", "pop", "length"):  # fmt: skip
             does = getattr(self, f"_{word}")
             coordinator.answers[f"store {word}"] = partial(self._do, does)
@@ -79,14 +79,26 @@ class Stores:
         self._answer(asked, None)
         self._waits.look()
 
-    def _wait(self, asked: _Asked, keys: list[str], value: bool, timeout_s: float) -> None:
+    def _get(self, asked: _Asked, key: str, timeout_s: float) -> None:
         values = self._values(asked.store)
+        self._until_there(asked, [key], timeout_s, "read", lambda: values.get(key, b""))
 
+    def _wait(self, asked: _Asked, keys: list[str], timeout_s: float) -> None:
+        self._until_there(asked, keys, timeout_s, "look", lambda: None)
+
+    def _until_there(
+        self,
+        asked: _Asked,
+        keys: list[str],
+        timeout_s: float,
+        how: How,
+        value: Callable[[], bytes | None],
+    ) -> None:
         def there() -> tuple[bytes | None] | None:
             if self.missing(asked.store, keys):
                 return None
-            self._used(asked, keys, "read" if value else "look")
-            return (values.get(keys[0], b"") if value else None,)
+            self._used(asked, keys, how)
+            return (value(),)
 
         late = lambda: DistStoreError(_late(asked, keys, timeout_s))  # noqa: E731
         self._waits.until(asked.worker, asked.question, there, timeout_s, late)

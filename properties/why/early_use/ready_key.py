@@ -1,4 +1,4 @@
-# run: --workers 2
+# run: --workers 2 --seeds 40
 # engines: port
 # shows: TypeError: 'NoneType' object is not callable
 # fix: store.set("ready", "1")\n        MODEL = torch.nn.Linear(4, 1)  # <- at fault => MODEL = torch.nn.Linear(4, 1)\n        store.set("ready", "1")

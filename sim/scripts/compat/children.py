@@ -42,6 +42,7 @@ _WHAT = {
     "exchange receive": "a pipe between processes",
     "exchange accept": "a connection of another process",
     "wait any": "pipes between processes, or the end of one",
+    "store get": "a key of a store",
     "store wait": "keys of a store",
     "store pop": "a queue of a store",
 }
@@ -112,8 +113,9 @@ def _waits(thread: Thread, frame: FrameType) -> Reading | None:
         ends = tuple(child.worker for child in process.children if child.alive)
         return Reading("processes", "its processes", "", ends)
     name = thread.named()
-    if word == "store wait":
+    if word in ("store get", "store wait"):
         store, _, keys, *_ = rest
+        keys = [keys] if isinstance(keys, str) else keys
         missing = frame.f_locals["self"].stores.missing(store, keys)
         what = (
             f"key {code(missing[0].rpartition('/')[2])} of {name}" if missing else f"keys of {name}"

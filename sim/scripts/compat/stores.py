@@ -39,7 +39,7 @@ class Store(StoreHandle):
     def _put(self, word: str, *rest: Any) -> Any:
         answer = coordinator(current_process().group).ask_here(word, *rest)
         runtime = current_worker().runtime
-        if isinstance(runtime, SimRuntime):
+        if isinstance(runtime, SimRuntime) and word != "store wait":
             runtime.seen_by_others()
         return answer
 
