@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from squall.model.checks.excuses import FAULT, NO_END, OWN_TIME, excused
-from squall.model.events.fault_effects import own_time, slow_calls
+from squall.model.events.fault_effects import ENDING, NATURES, own_time, slow_calls
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.one_process.outcome import StepOutcome
 from squall.model.program.compare import EXACT, compare
@@ -14,10 +14,7 @@ from squall.real import tracing
 
 #: how much later than at its time a timeout may be noticed, in seconds: reading a clock takes some
 _SLACK_S = 0.01
-#: faults that break, or close, the connection between two workers
-_BREAKS = frozenset({"fail", "corrupt", "partition", "flapping", "reset"})
-#: faults after which a worker answers nobody
-_ENDS = frozenset({"crash", "shutdown", "leave"})
+_BREAKS = frozenset(kind for kind, nature in NATURES.items() if nature.breaks)
 
 
 @named("timeouts", engines=PORT_ONLY, work="both")
@@ -80,7 +77,7 @@ def ERRORS(run: Run) -> Iterator[Violation]:  # noqa: N802
         kind, _, worker, src, dst, *_ = records[n][4]
         if kind in _BREAKS:
             broken.setdefault(frozenset((src, dst)), n)
-        elif kind in _ENDS:
+        elif kind in ENDING:
             gone.setdefault(worker, n)
     never = len(records)
     unsent = _unsendable(run)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from squall.model.checks.excuses import ENDED_PROCESS, excused
+from squall.model.events.fault_effects import ENDING
 from squall.model.events.run import PORT_ONLY, Property, Run, Violation, named
 from squall.model.events.teardown import last_of
 from squall.model.protocol.passes.message_correlation import CARRIED
@@ -13,8 +14,6 @@ from squall.model.protocol.passes.not_allowed import NotAllowedError
 from squall.model.protocol.passes.replay import ABOUT_CALLS, READERS, Replay
 from squall.real import tracing
 
-#: faults after which what a process had is gone, in part or all of it
-ENDS = frozenset({"crash", "shutdown", "leave"})
 _ABOUT_CONTEXTS = tuple(type for type in READERS if type not in ABOUT_CALLS)
 #: where the tables of a worker that the model has begin in the values of TABLES_COUNTED
 _FIRST = tracing.TABLES_COUNTED.fields.index("contexts")
@@ -40,7 +39,7 @@ def replayed(run: Run, replay: Replay) -> Iterator[Violation]:
     end = last_of(run)
     others = run.of(tracing.FAULT_INJECTED, tracing.GROUP_LEFT)
     kinds = (records[n][4][0] for n in run.of(tracing.FAULT_INJECTED))
-    replay.ends = _leaves(run) or any(kind in ENDS for kind in kinds)
+    replay.ends = _leaves(run) or any(kind in ENDING for kind in kinds)
     n = -1
     try:
         for n in sorted([*_told(run), *others]):
@@ -100,7 +99,7 @@ def takes_end(run: Run, replay: Followed, n: int) -> bool:
     _, worker, _, type, values = run.records[n]
     if type is tracing.FAULT_INJECTED:
         kind, target = values[0], values[2]
-        if kind in ENDS:
+        if kind in ENDING:
             replay.end_of(target)
         elif kind == "restart":
             replay.gone.discard(target)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from squall.model.events.fault_effects import NATURES, InGroups
 from squall.model.events.run import EXITED, Property, Run, Violation, named
 from squall.real.tracing import FAULT_INJECTED
 
@@ -27,16 +28,6 @@ OF_FAULTS = frozenset(
 )
 #: what the text of an error begins with that a fault raises inside a worker
 INJECTED = "injected: "
-#: kinds of faults of which members of process groups notice nothing but that it takes longer (sim/world/pieces.py), as
-#: long as they end; and those that delay, perhaps beyond a limit
-LOSSES = frozenset(
-    ("clock_skew", "corrupt", "drop", "duplicate", "fail", "fifo", "flapping", "garbage", "loss")
-)
-DELAYS = frozenset(
-    ("bandwidth", "delay", "hold", "latency_spike", "pause", "slow_cpu", "slow_start")
-)
-#: kinds that end connections, which both ends see at once
-ENDS = frozenset(("crash", "reset"))
 #: what is said of what took longer than its limit
 LATE = re.compile("Timed out waiting|wait timeout after|Connection timed out")
 _RAISED = "a process raised "
@@ -100,7 +91,8 @@ def counted(run: Run, violations: Iterable[Violation]) -> Iterator[Violation]:
     """Those that count in a search: where a fault was injected, no error that it may have caused."""
     kinds, found = _kinds(run) if run.disturbed else set(), list(violations)
     # Who is late ends, and others see that.
-    harmful = kinds - (ENDS if any(LATE.search(each.seen) for each in found) else DELAYS)
+    late = any(LATE.search(each.seen) for each in found)
+    harmful = kinds - _of_groups("ends" if late else "late")
     for each in found:
         is_error = bool(raised(each)) and of_a_fault(raised(each), each.seen)
         if not (harmful and (is_error or each.what == "a process failed")):
@@ -114,4 +106,11 @@ def _kinds(run: Run) -> set[str]:
     kinds = {"silent crash" if detail == "silent" else kind for kind, *_, detail in injected}
     if run.rpc_groups.joined:
         return kinds | {"of calls"}
-    return kinds - LOSSES if run.process_groups.operations else kinds | {"before any operation"}
+    if not run.process_groups.operations:
+        return kinds | {"before any operation"}
+    return kinds - _of_groups("nothing")
+
+
+def _of_groups(noticed: InGroups) -> set[str]:
+    """The kinds of which members of process groups notice that."""
+    return {kind for kind, nature in NATURES.items() if nature.in_groups == noticed}

@@ -13,7 +13,7 @@ import math
 import re
 from bisect import bisect_left
 from collections import Counter
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from squall.model.events.run import Run
 from squall.real import tracing
@@ -27,28 +27,53 @@ RETRIES = {
 }
 #: What a kind of fault does that checks have to know: nobody notices it, it loses messages, it
 #: ends a worker and its memory, it raises an error in one, or a worker's own time is not that of
-#: the others from then on.
-Effect = Literal["unnoticed", "loses", "ends", "raises", "own time"]
-#: By kind. Of a kind that is not here calls may fail, each if its own events tell so, and nothing
+#: the others from then on. Of another kind calls may fail, each if its own events tell so, and nothing
 #: else: as of one that lets messages come late, in another order, or changed.
-EFFECTS: dict[str, Effect] = {
-    "duplicate": "unnoticed",
-    "fifo": "unnoticed",
-    "garbage": "unnoticed",
-    "slow_start": "unnoticed",
-    "drop": "loses",
-    "loss": "loses",
-    "fail": "loses",
-    "crash": "ends",
-    "shutdown": "ends",
-    "allocation": "raises",
-    "raise": "raises",
-    "pause": "own time",
-    "slow_cpu": "own time",
-    "clock_skew": "own time",
+Effect = Literal["unnoticed", "loses", "ends", "raises", "own time", ""]
+#: What members of process groups notice of it: nothing but that it takes longer (sim/world/pieces.py), as long as they
+#: end; that something is late, perhaps beyond a limit; that a connection ends, which both ends see at once; or anything.
+InGroups = Literal["nothing", "late", "ends", ""]
+
+
+class Nature(NamedTuple):
+    """What checks have to know of a kind of fault; ``breaks``: it breaks, or closes, the connection of two workers."""
+
+    effect: Effect = ""
+    in_groups: InGroups = ""
+    breaks: bool = False
+
+
+#: of all kinds (sim/faults/kinds/)
+NATURES: dict[str, Nature] = {
+    "allocation": Nature("raises"),
+    "bandwidth": Nature("", "late"),
+    "clock_skew": Nature("own time", "nothing"),
+    "corrupt": Nature("", "nothing", breaks=True),
+    "crash": Nature("ends", "ends"),
+    "delay": Nature("", "late"),
+    "drop": Nature("loses", "nothing"),
+    "duplicate": Nature("unnoticed", "nothing"),
+    "fail": Nature("loses", "nothing", breaks=True),
+    "fifo": Nature("unnoticed", "nothing"),
+    "flapping": Nature("", "nothing", breaks=True),
+    "garbage": Nature("unnoticed", "nothing"),
+    "hold": Nature("", "late"),
+    "latency_spike": Nature("", "late"),
+    "loss": Nature("loses", "nothing"),
+    "partition": Nature("", "", breaks=True),
+    "pause": Nature("own time", "late"),
+    "pool_size": Nature(),
+    "raise": Nature("raises"),
+    "reset": Nature("", "ends", breaks=True),
+    "shutdown": Nature("ends"),
+    "slow_cpu": Nature("own time", "late"),
+    "slow_start": Nature("unnoticed", "late"),
 }
+EFFECTS: dict[str, Effect] = {kind: each.effect for kind, each in NATURES.items()}
 #: the same of what a program does by itself: its workers leave a group whatever is under way
 OF_PROGRAMS: dict[str, Effect] = {"leave": "ends"}
+#: after which a worker answers nobody, and what it had is gone, in part or all of it
+ENDING = frozenset(kind for kind, effect in {**EFFECTS, **OF_PROGRAMS}.items() if effect == "ends")
 _ACKNOWLEDGEMENTS = frozenset({"RREF_ACK", "CLEANUP_AUTOGRAD_CONTEXT_RESP"})
 #: so many losses are made good in so many seconds, even if they are all of one message
 _MOST_LOSSES, _LONG_S = 4, 10.0

@@ -6,11 +6,10 @@ import re
 
 import pytest
 
-from squall.model.events.fault_effects import EFFECTS
+from squall.model.events.fault_effects import NATURES
 from squall.properties.support.paths import DOCS
 from squall.sim.faults.plan import (
     GROUPS,
-    KINDS,
     Crash,
     Delay,
     Drop,
@@ -22,6 +21,7 @@ from squall.sim.faults.plan import (
 )
 from squall.sim.faults.registry import DRAWS
 from squall.sim.faults.table import table
+from squall.sim.library import faults
 from squall.sim.search.draw import Settings, draw
 
 STORM = Settings("storm")
@@ -32,8 +32,11 @@ def test_the_documentation_has_what_the_kinds_say_of_themselves() -> None:
     assert table() in text, "see python -m squall.sim.faults.table"
 
 
-def test_effects_are_of_kinds_that_there_are() -> None:
-    assert set(EFFECTS) <= set(KINDS)
+def test_checks_and_scripts_know_every_kind() -> None:
+    kinds = {name for names in GROUPS.values() for name in names}
+    assert set(NATURES) == kinds
+    public = {getattr(faults, name) for name in faults.__all__}
+    assert {kind for names in GROUPS.values() for kind in names.values()} <= public
 
 
 def test_every_kind_is_drawn_in_some_way() -> None:

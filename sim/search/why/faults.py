@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from squall.model.events.fault_effects import NATURES
 from squall.model.events.names import request_named
 from squall.sim.search.why.doing import called, name
 from squall.sim.search.why.seen import Call, Fault
@@ -17,10 +18,6 @@ _DID = {
     "fail": "could not be sent",
     "reset": "was lost with its connection",
     "corrupt": "arrived damaged",
-    "delay": "came late",
-    "latency_spike": "came late",
-    "bandwidth": "came late",
-    "hold": "came late",
     "duplicate": "came twice",
 }
 
@@ -77,6 +74,9 @@ def _but_for_one(call: Call, witness: Witness) -> tuple[Call, str, str] | None:
 
 
 def _did(fault: Fault) -> str:
+    nature = NATURES.get(fault.kind)
+    if nature is not None and nature.in_groups == "late":
+        return "came late"
     return _DID.get(fault.kind, f"met a fault ({fault.kind})")
 
 
