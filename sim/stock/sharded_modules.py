@@ -113,14 +113,13 @@ class _Watch:
             return
         with without_modes(), torch.no_grad():
             call.kwargs = _copied(kwargs)
-        self._modules[module].called(call, output)
+        self._modules[module].called(module, call, output)
 
 
 class _Sharded:
     """One module; ``name``: on all ``ranks``."""
 
     def __init__(self, here: Here, module: Module, name: str, ranks: tuple[int, ...]) -> None:
-        self._module = weakref.ref(module)
         self._parameters = {
             n: weakref.ref(e)
             for n, e in module.named_parameters()
@@ -132,19 +131,19 @@ class _Sharded:
         self._before: dict[str, Tensor] = {}
         self._place = ""
 
-    def called(self, call: ModuleCall, output: Any) -> None:
-        """It has returned."""
+    def called(self, module: Module, call: ModuleCall, output: Any) -> None:
+        """It has returned. What it has returned keeps it, of which a script may have no name any more."""
         leaves = tree_flatten((call.args, call.kwargs, output))[0]
-        is_parted = set(self._gathering.ranks) != set(_together(self._module()))
+        is_parted = set(self._gathering.ranks) != set(_together(module))
         if any(map(_is_dtensor, leaves)):
             call.why_not = "it takes or returns DTensors"
         elif is_parted and not torch.equal(call.random, torch.get_rng_state()):
             call.why_not = "each rank draws random numbers for a part of a tensor"
         for at, leaf in enumerate(tree_flatten(output)[0]):
             if isinstance(leaf, Tensor) and leaf.requires_grad:
-                leaf.register_hook(partial(self._comes, call, at))
+                leaf.register_hook(partial(self._comes, module, call, at))
 
-    def _comes(self, call: ModuleCall, at: int, gradient: Tensor) -> None:
+    def _comes(self, module: Module, call: ModuleCall, at: int, gradient: Tensor) -> None:
         """A backward pass reaches what a call has returned."""
         if torch.compiler.is_compiling():
             return
@@ -165,24 +164,23 @@ class _Sharded:
                     for name, each in have.items()
                     if each is not None and each.grad is not None
                 }
-                _engine.queue_callback(partial(self._over, _CALLBACKS))
+                _engine.queue_callback(partial(self._over, module, _CALLBACKS))
         if not any(each is call for each in self._calls):
             self._calls.append(call)
 
-    def _over(self, callbacks: int) -> None:
+    def _over(self, module: Module, callbacks: int) -> None:
         """A backward pass comes to its end."""
         if callbacks:
-            _engine.queue_callback(partial(self._over, callbacks - 1))
+            _engine.queue_callback(partial(self._over, module, callbacks - 1))
             return
         place, self._place = self._place, ""
-        module = self._module()
         if not _is_exchanged(module):
             if len(self._calls) > _MOST_CALLS:
                 self._calls = self._calls[-1:]
                 self._calls[0].why_not = "gradients of too many calls are added up"
             return
         calls, self._calls = self._calls, []
-        if module is None or not self._gathering.next():
+        if not self._gathering.next():
             return
         rank = dist.get_rank()
         self._gathering.compare(
@@ -236,24 +234,24 @@ def _ranks_of(module: Module) -> tuple[int, ...]:
     return tuple(sorted(ranks))
 
 
-def _groups(module: Module | None) -> list[Any]:
+def _groups(module: Module) -> list[Any]:
     """What ``fully_shard`` keeps of its parameters."""
     kind: Any = getattr(sys.modules.get("torch.distributed.fsdp"), "FSDPModule", None)
     found: list[Any] = []
-    for each in () if module is None or kind is None else module.modules():
+    for each in () if kind is None else module.modules():
         if isinstance(each, kind):
             state: Any = each._get_fsdp_state()
             found += getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
     return [each for each in found if each is not None]
 
 
-def _is_exchanged(module: Module | None) -> bool:
+def _is_exchanged(module: Module) -> bool:
     return all(
         each.reduce_grads and getattr(each, "all_reduce_grads", True) for each in _groups(module)
     )
 
 
-def _together(module: Module | None) -> tuple[int, ...]:
+def _together(module: Module) -> tuple[int, ...]:
     for group in _groups(module):
         return tuple(group.mesh_info.mesh.mesh.flatten().tolist())
     return (dist.get_rank(),)
