@@ -37,8 +37,9 @@ class StoreHandle:
     asked (:meth:`_put`, :meth:`_meet`), and has :attr:`timeout` and ``set_timeout``."""
 
     timeout: Any
+    _name: str
 
-    def __init__(self, name: str, timeout: timedelta = DEFAULT_TIMEOUT) -> None:
+    def __init__(self, name: str = "", timeout: timedelta = DEFAULT_TIMEOUT) -> None:
         self._begin(name, timeout)
 
     def _begin(self, name: str, timeout: timedelta) -> None:
@@ -52,8 +53,6 @@ class StoreHandle:
     def _meet(self, world_size: int) -> None:
         """This process is about to wait for others, which are started if nobody has."""
         raise NotImplementedError
-
-    _name: str
 
     @property
     def _place(self) -> str:
