@@ -1,16 +1,13 @@
-"""Stores of ``torch.distributed`` on the engine ``torch``: what they answer is what stock PyTorch answers."""
+"""Stores of ``torch.distributed`` answer on either engine what those of stock PyTorch answer."""
 
 from __future__ import annotations
 
 import io
 from pathlib import Path
 
-import pytest
-
 from squall.properties.support.playing import write
 from squall.properties.support.scripts import run_file
-
-pytestmark = pytest.mark.usefixtures("compiled_engine")
+from squall.sim.names import EngineName
 
 SCRIPT = """
     import datetime, os
@@ -47,10 +44,10 @@ SCRIPT = """
 """
 
 
-def test_stores_answer_as_those_of_stock_pytorch(tmp_path: Path) -> None:
+def test_stores_answer_as_those_of_stock_pytorch(tmp_path: Path, engine: EngineName) -> None:
     printed = io.StringIO()
     run = run_file(
-        write(tmp_path, SCRIPT), workers=2, engine="torch", stdout=printed, stderr=printed
+        write(tmp_path, SCRIPT), workers=2, engine=engine, stdout=printed, stderr=printed
     )
     lines = printed.getvalue().splitlines()
     assert (run.errors, len(lines)) == ([], 8)
