@@ -61,6 +61,7 @@ Layout = Literal[
     "gaps",  # a few elements of a large storage
     "conjugate",  # complex, with the bit that says so
     "negative",  # imaginary parts of such, with the bit that says so
+    "negated",  # all numbers of such, with that bit
     "real",  # real parts of complex numbers
     "coo",  # sparse, with the same place twice
     "coalesced",  # sparse, each place once

@@ -209,12 +209,15 @@ def tensor_of(part: dict[str, Any]) -> Tensor:
     """The tensor that a part says."""
     layout, seed = part["layout"], part["seed"]
     dtype: torch.dtype = getattr(torch, part["dtype"])
-    if layout in ("conjugate", "negative", "real"):
+    if layout in ("conjugate", "negative", "negated", "real"):
         dtype = torch.complex64 if dtype.itemsize <= 4 else torch.complex128
         complex_numbers = numbers(6, dtype, seed).reshape(2, 3)
         if layout == "real":
             return complex_numbers.real
-        return complex_numbers.conj() if layout == "conjugate" else complex_numbers.conj().imag
+        if layout == "conjugate":
+            return complex_numbers.conj()
+        imaginary = complex_numbers.conj().imag
+        return imaginary if layout == "negative" else imaginary.as_strided((2, 6), (6, 1), 0)
     if layout in ("coo", "coalesced"):
         dtype = dtype if dtype in (torch.float32, torch.complex128) else torch.float64
         indices = torch.tensor([[0, 1, 1], [2, 0, 0]])

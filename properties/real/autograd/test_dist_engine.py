@@ -237,6 +237,27 @@ def test_a_new_pass_overtakes_one_that_lost_its_root() -> None:
     at_worker_0(main)
 
 
+def test_a_pass_that_fails_keeps_no_gradients_that_it_did_not_get_to() -> None:
+    def main() -> None:
+        engine = current_worker().engine
+        assert engine is not None
+        with dist_autograd.context() as context_id:
+            context = dist_autograd._retrieve_context(context_id)
+            x = leaf(3)
+            for sent in (fail_in_backward(x), x * 1):
+                rpc.rpc_sync("worker1", multiply, args=(sent, torch.ones(3)))
+            sends = context.send_functions().values()
+            request = PropagateGradientsReq(
+                AutogradMetadata(context_id, 0), [torch.ones(3)], True, IdSource(1).next()
+            )
+            ends = [engine.execute_send_function_async(context, send, request) for send in sends]
+            with pytest.raises(RuntimeError, match="no gradient today"):
+                ends[0].wait()
+            assert [send.get_grads() for send in sends] == [[], []]
+
+    at_worker_0(main)
+
+
 def test_only_one_pass_at_a_time_runs_in_a_context() -> None:
     def main() -> None:
         x = leaf(3)

@@ -194,6 +194,18 @@ def test_strides_and_layouts_are_those_of_accumulate_grad(name: str) -> None:
             assert actual[variable].stride() == variable.grad.stride()
 
 
+@pytest.mark.parametrize("columns_first", [False, True])
+def test_hooks_see_sums_with_the_strides_of_torch(columns_first: bool) -> None:
+    seen = []
+    y = leaf(2, 3) * 1
+    y.register_hook(lambda grad: seen.append(grad.stride()))
+    terms = [(y * torch.randn(2, 3)).sum(), (y.t() * torch.randn(3, 2)).sum()]
+    loss = terms[not columns_first] + terms[columns_first]
+    loss.backward(retain_graph=True)
+    dist_backward(loss)
+    assert seen[0] == seen[1]
+
+
 @given(st.data())
 def test_gradients_of_random_graphs_are_those_of_torch(data: st.DataObject) -> None:
     integer = torch.arange(1.0, 4.0, dtype=torch.float64)

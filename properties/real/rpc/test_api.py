@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
+from squall.real.autograd import api as dist_autograd
 from squall.real.future import Future
 from squall.real.rpc import api, options, public
-from squall.real.rpc.all_gather import _all_gather
+from squall.real.rpc.all_gather import _all_gather, _broadcast_to_followers
 from squall.real.rpc.functions import async_execution
+from squall.real.rpc.message_type import MessageType
 from squall.real.rpc.state import rpc_state
 from squall.real.runtime import current_task
 from squall.real.worker import current_worker
@@ -203,7 +205,7 @@ def test_a_slow_call_times_out_by_its_own_limit_or_the_default():
     run(main)
 
 
-def test_nothing_can_be_called_before_init_or_after_shutdown():
+def test_nothing_can_be_called_before_init_or_after_shutdown(caplog):
     text = "RPC has not been initialized. Call torch.distributed.rpc.init_rpc first."
     checked = []
 
@@ -214,6 +216,7 @@ def test_nothing_can_be_called_before_init_or_after_shutdown():
             lambda: api.remote("worker1", where),
             api.get_worker_info,
             api.shutdown,
+            api._wait_all_workers,
             public._get_debug_info,
         ):
             with pytest.raises(RuntimeError) as caught:
@@ -233,6 +236,7 @@ def test_nothing_can_be_called_before_init_or_after_shutdown():
         cluster.runtime.spawn(check, name="early", worker=cluster.workers[0])
         cluster.run(main, shutdown=False)
     assert len(checked) == 4
+    assert not caplog.records, "it is refused, and has not failed on the way"
 
 
 # -- gathering ----------------------------------------------------------------------------------
@@ -251,6 +255,22 @@ def test_all_gather_gives_everybody_everything():
     everything = {"worker0": 0, "worker1": 10, "worker2": 20}
     assert [first for first, _ in results] == [everything] * 3
     assert results[0][1] == results[2][1] == {"worker0": "from 0", "worker2": "from 2"}
+
+
+def test_a_barrier_tells_that_all_have_come_and_no_more():
+    told = []
+
+    def note(sequence_id, objects):
+        told.append(objects)
+        _broadcast_to_followers(sequence_id, objects)
+
+    def main(rank):
+        rpc_state(current_worker()).replaced["_broadcast_to_followers"] = note
+        api._barrier(["worker0", "worker1", "worker2"])
+
+    with Cluster(3) as cluster:
+        cluster.run(main, shutdown=False)
+    assert told == [{}, {}]
 
 
 def test_a_gather_that_somebody_misses_ends_in_an_error_and_leaves_nothing(caplog):
@@ -305,6 +325,19 @@ def error_of(call, *args, **kwargs):
     return None
 
 
+def test_before_init_there_are_no_contexts():
+    def main(_):
+        return {
+            error_of(dist_autograd._new_context),
+            error_of(dist_autograd.get_gradients, 1),
+            error_of(dist_autograd.backward, 1, [torch.ones((), requires_grad=True)]),
+            error_of(dist_autograd._get_debug_info),
+        }
+
+    (text,) = on_workers(1, main)[0]
+    assert text.startswith("RuntimeError: Need to initialize distributed autograd")
+
+
 def test_a_worker_can_join_leave_and_join_again():
     def main(rank):
         names = []
@@ -354,6 +387,7 @@ def test_bad_arguments_of_init_rpc(monkeypatch):
             error_of(api.init_rpc, *args, **kwargs)
             for args, kwargs in (
                 (("w",), {"backend": "x", "rank": 0, "world_size": 1}),
+                (("w",), {"backend": MessageType.PYTHON_CALL, "rank": 0, "world_size": 1}),
                 (("w",), {"rpc_backend_options": 3, "rank": 0, "world_size": 1}),
                 (("w",), {"rank": 0, "world_size": 1}),
                 (("w",), {"rank": 0, "world_size": 1, "rpc_backend_options": tcp}),
@@ -375,7 +409,7 @@ def test_bad_arguments_of_init_rpc(monkeypatch):
         "shorter than 128 chars, but got "
     )
     assert on_workers(1, main)[0] == [
-        "TypeError: Argument backend must be a member of BackendType",
+        *("TypeError: Argument backend must be a member of BackendType",) * 2,
         "TypeError: Argument rpc_backend_options must be an instance of RpcBackendOptions",
         missing + "env:// rendezvous: environment variable MASTER_ADDR expected, but not set",
         missing + "tcp:// rendezvous: port number missing",

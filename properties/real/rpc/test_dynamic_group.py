@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from squall.real.autograd import api as dist_autograd
 from squall.real.rpc import api, options
 from squall.real.rpc.init import init_rpc
 from squall.real.runtime import current_task
@@ -77,6 +78,32 @@ def test_all_may_come_and_go_at_once():
         return run
 
     play(*(main(rank) for rank in range(5)))
+
+
+def times(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+def test_another_process_of_a_rank_has_contexts_of_its_own():
+    gradients: list[object] = []
+
+    def stays() -> None:
+        join(0)
+        sleep(9)
+        api.shutdown()
+
+    def trains(seconds: float) -> None:
+        sleep(seconds)
+        join(1)
+        x = torch.ones(2, requires_grad=True)
+        with dist_autograd.context() as context_id:
+            loss = api.rpc_sync("worker0", times, args=(x,)).sum()
+            dist_autograd.backward(context_id, [loss])
+            gradients.append(dist_autograd.get_gradients(context_id)[x].tolist())
+        api.shutdown()
+
+    play(stays, lambda: trains(1), lambda: trains(4))
+    assert gradients == [[2, 2], [2, 2]]
 
 
 def test_a_name_or_a_rank_is_taken_once():

@@ -8,9 +8,14 @@ from typing import Any
 import torch
 
 from squall.properties.support.playing import play, write
+from squall.real.autograd.functions import _FUNCTIONS_KEEP_THEIR_NODES
+from squall.real.rpc import api as rpc
 from squall.real.rpc.profiling import LegacyProfiler, ProfilerOptions
+from squall.real.rpc.server_profiling import _disable_server_process_global_profiler
 from squall.real.worker import current_worker
 from squall.sim.cluster import Cluster
+from squall.sim.programs.stories.calls import sleep
+from squall.sim.programs.stories.server_profiles import begin_profile
 
 FACTS = ("name", "kind", "handle", "sequence_nr")
 
@@ -102,6 +107,42 @@ def main():
         "rpc_sync#work(worker1 -> worker2)#remote_op: aten::mul"
     )
     assert lines(tmp_path, body) == [str([name]), "[2]"]
+
+
+def test_memory_is_that_of_the_cpu_at_both_ends(tmp_path):
+    body = """
+def main():
+    with profile(profile_memory=True) as p:
+        rpc.rpc_sync("worker1", work, args=(torch.ones(2),))
+        torch.mul(torch.ones(2), 2)
+    for event in p.function_events:
+        if event.name.endswith("aten::mul"):
+            print(event.is_remote, event.cpu_memory_usage, event.device_memory_usage)
+"""
+    assert lines(tmp_path, body) == ["True 8 0", "False 8 0"]
+
+
+def test_what_keeps_a_node_is_an_operator_only_where_it_must_be(tmp_path):
+    """Up to torch 2.11 a node above that of a custom function has to keep it."""
+    body = """
+import torch.distributed.autograd as dist_autograd
+
+class Same(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+def main():
+    x = Same.apply(torch.ones(2, requires_grad=True))
+    with dist_autograd.context(), profile() as p:
+        rpc.rpc_sync("worker1", work, args=(x,))
+    print(any(e.name == "aten::view_as" for e in p.function_events))
+"""
+    assert lines(tmp_path, body) == [str(not _FUNCTIONS_KEEP_THEIR_NODES)]
 
 
 def test_what_others_do_meanwhile_is_not_recorded(tmp_path):
@@ -207,3 +248,22 @@ def main():
     print([round(e.cpu_time_total / 1e6) for e in p.function_events if e.name == "foo"])
 """
     assert lines(tmp_path, body) == ["True", "[1]"]
+
+
+def asks_and_goes_on() -> None:
+    rpc.rpc_async("worker0", sleep, args=(1,))
+
+
+def test_a_call_that_outlives_its_request_does_not_end_in_the_profile_of_it() -> None:
+    def main(rank: int) -> list[str]:
+        if rank == 0:
+            return []
+        begin_profile()
+        rpc.rpc_sync("worker1", asks_and_goes_on)
+        sleep(2)
+        ((marks,),) = _disable_server_process_global_profiler()
+        begun = [mark.handle() for mark in marks if mark.name().startswith("rpc_async#")]
+        return [mark.kind() for mark in marks if mark.handle() in begun]
+
+    with Cluster(2) as cluster:
+        assert cluster.run(main)[1] == ["push"]

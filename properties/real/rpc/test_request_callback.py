@@ -137,7 +137,7 @@ def test_operators_by_schema() -> None:
     [
         ("aten::add", (torch.ones(2), 1), [(torch.ones(2), torch.ones(2)), (2, 3)]),
         ("aten::cumsum", (torch.ones(2), 0), [(torch.ones(2), 2**63 - 1)]),
-        ("aten::cumsum", (torch.ones(2), 2**70), [(torch.ones(2), 0)]),
+        ("aten::cumsum", (torch.ones(2), 2**70), [(torch.ones(2), 0), (torch.ones(2), -(2**63))]),
         ("aten::cumsum", (torch.ones(2), torch.ones(2)), [(torch.ones(2), torch.ones(1))]),
         ("aten::cumsum", (torch.ones(2), torch.ones(1)), [(torch.ones(2), torch.ones(2))]),
         ("aten::tensor_split", (torch.ones(4), torch.ones(1)), [(torch.ones(4), torch.ones(2))]),

@@ -405,6 +405,20 @@ def test_references_still_held_are_deleted_at_shutdown() -> None:
     play(story)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_who_leaves_waits_no_longer_than_its_owners_have_to_hear(seed: int) -> None:
+    """Where messages take no time, the last answer may come while others are still being told."""
+
+    def main(rank: int) -> None:
+        for _ in range(2):
+            rref = rpc.remote(f"worker{1 - rank}", ident, args=(7,))
+            rref.to_here()
+            del rref
+
+    with Cluster(2, latency="0", order="random", seed=seed) as cluster:
+        cluster.run(main)
+
+
 def test_a_leak_is_told_of() -> None:
     def main(rank: int) -> Any:
         context = rref_context(current_worker())

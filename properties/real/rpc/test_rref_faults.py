@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from squall.real.rpc.message_type import MessageType
 from squall.real.rpc.py_rref import RRef
 from squall.real.runtime import current_task
 from squall.real.worker import current_worker
+from squall.sim.cluster import Cluster
 from squall.sim.world.network import Network
 
 CONTROL = (
@@ -171,6 +173,51 @@ def test_a_creation_that_is_lost() -> None:
     play(story)
 
 
+def pass_on(to: str) -> Any:
+    return rpc.rpc_sync(to, fetch, args=(kept.pop("rref"),))
+
+
+def owners() -> str:
+    return rpc._rref_context_get_debug_info()["num_owner_rrefs"]
+
+
+def test_a_reference_to_what_was_never_created_is_passed_on_and_let_go() -> None:
+    def story() -> None:
+        with rule(of(MessageType.PYTHON_REMOTE_CALL, verdict=LOST)):
+            rref = rpc.remote("worker1", ident, args=(7,), timeout=5.0)
+            rpc.rpc_sync("worker1", keep, args=(rref,))
+            sleep(6.0)
+            del rref
+            sleep(1.0)
+            with pytest.raises(RuntimeError, match="timed out"):
+                rpc.rpc_sync("worker1", pass_on, args=("worker2",))
+            sleep(1.0)
+            assert rpc.rpc_sync("worker1", owners) == "0"
+
+    play(story)
+
+
+def fetch_without_limit(rref: RRef[Any]) -> Any:
+    return rref.to_here(timeout=0)
+
+
+def test_a_creation_that_nobody_gives_up_is_over_with_the_group() -> None:
+    def story() -> Any:
+        types = MessageType.PYTHON_REMOTE_CALL, MessageType.RREF_USER_DELETE
+        with rule(of(*types, verdict=LOST)):
+            rref = rpc.remote("worker1", ident, args=(7,), timeout=1.0)
+            waits = rpc.rpc_async("worker2", fetch_without_limit, args=(rref,), timeout=0)
+            sleep(2.0)
+            del rref
+            sleep(60.0)
+            assert not waits.done()
+        return waits
+
+    waits, _ = play(story, rpc_timeout_s=2.0)
+    with pytest.raises(RuntimeError, match="RPC has been shut down on the owner"):
+        waits.wait()
+
+
 def test_a_creation_that_cannot_be_read() -> None:
     def story() -> None:
         rref = rpc.remote("worker1", ident, args=(CannotBeRead(),))
@@ -197,15 +244,41 @@ def unreadable() -> None:
     raise OSError("unreadable")
 
 
-def test_a_fork_request_that_is_never_heard() -> None:
+@pytest.mark.parametrize("function", [fetch, keep])
+def test_a_fork_request_that_is_never_heard(function: Callable[..., Any]) -> None:
+    """The function does not run, whether or not it uses the reference."""
+
     def story() -> None:
         theirs = rpc.remote("worker1", ident, args=(7,))
         theirs.to_here()
         with rule(of(MessageType.RREF_FORK_REQUEST, verdict=LOST)):
             with pytest.raises(RuntimeError, match=r"after the specified number of max retries"):
-                rpc.rpc_sync("worker2", fetch, args=(theirs,), timeout=0)
+                rpc.rpc_sync("worker2", function, args=(theirs,), timeout=0)
 
     play(story, rpc_timeout_s=2.0)
+
+
+def leave(seconds: float) -> None:
+    worker = current_worker()
+    goes = partial(rpc.shutdown, graceful=False)
+    worker.runtime.call_later(
+        seconds, lambda: worker.runtime.spawn(goes, name="goes", worker=worker)
+    )
+
+
+def test_a_fork_request_of_a_worker_that_goes(caplog: pytest.LogCaptureFixture) -> None:
+    def story() -> None:
+        theirs = rpc.remote("worker1", ident, args=(7,))
+        theirs.to_here()
+        rpc.rpc_sync("worker2", leave, args=(1.0,))
+        with rule(of(MessageType.RREF_FORK_REQUEST, verdict=LOST)):
+            with pytest.raises(RuntimeError):
+                rpc.rpc_sync("worker2", keep, args=(theirs,))
+        sleep(1.0)
+
+    with Cluster(3, latency="0.001") as cluster:
+        cluster.run(lambda rank: story() if rank == 0 else None, shutdown=False)
+    assert "could not accept child" in caplog.text
 
 
 def test_a_late_fetch_of_what_is_deleted() -> None:

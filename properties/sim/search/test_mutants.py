@@ -178,7 +178,7 @@ def test_drawn_changes_are_the_same_each_time_and_can_be_made() -> None:
     assert drawn_mutants(7, 5) == drawn[:5] and drawn_mutants(8, 5) != drawn[:5]
     assert len({mutant.place for mutant in drawn}) == 60, "one for a function"
     for mutant in drawn:
-        mutant.code()
+        assert mutant.code() != replace(mutant, new=mutant.old).code()
         assert not mutant.expected and Limits().profiles(mutant) == ("", *PROFILES)
         assert mutant.old != mutant.new
 

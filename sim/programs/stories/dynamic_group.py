@@ -99,12 +99,7 @@ def visitors(
     facts["options"] = all(map(_is_refused, _NO_OPTIONS))
     facts.update(_refused(network, there, where, refused))
     for number, each in enumerate(there):
-        to_name = there[(number + 1) % count].name
-        facts[f"trains_{number}"] = each.do(partial(_trains, to_name)) == [
-            [4.0, 4.0],
-            7,
-            each.number,
-        ]
+        facts[f"trains_{number}"] = _has_trained(each, there[(number + 1) % count].name)
     for time in range(again + 1):
         leaves = there.pop(time % len(there))
         leaves.do(rpc.shutdown)
@@ -121,11 +116,16 @@ def visitors(
             other = there[0]
             called = other.do(partial(rpc.rpc_sync, leaves.name, whoami))
             facts[f"called_{time}"] = called == leaves.number
+            facts[f"trains_again_{time}"] = _has_trained(there[-1], other.name)
     if crossing and there:
         facts["crossed"] = _crossed(network, there, where, crossing)
     for each in reversed(there):
         each.do(rpc.shutdown)
     return told(**facts)
+
+
+def _has_trained(visitor: Visitor, to_name: str) -> bool:
+    return bool(visitor.do(partial(_trains, to_name)) == [[4.0, 4.0], 7, visitor.number])
 
 
 def _limited(limit: int) -> dict[str, float]:

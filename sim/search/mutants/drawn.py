@@ -21,6 +21,7 @@ from __future__ import annotations
 import ast
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -163,9 +164,9 @@ def _mutant(change: Change) -> Mutant:
 
 
 def _fits(mutant: Mutant) -> bool:
-    """Whether the change can be made: its line is there once, and the result is Python."""
+    """Whether the change can be made: its line is there once, the result is Python, and other code, which
+    that of a default value is not: it was computed when the function was made."""
     try:
-        mutant.code()
+        return mutant.code() != replace(mutant, new=mutant.old).code()
     except PatchError:
         return False
-    return True

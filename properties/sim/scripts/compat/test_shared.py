@@ -203,6 +203,7 @@ STORES = """
         pop = store.queue_pop
         print(tried(pop, "q"), tried(pop, "q"), tried(pop, "q", False), tried(pop, "q"))
         print(store.check(["q"]), tried(store.queue_len, "none"))
+        print(tried(store.wait, ["k"]), tried(store.wait, ["none"], timedelta(seconds=0.1)))
         other = store.clone()
         other.set("m", "w")
         print(type(other) is type(store), store.multi_get(["k", "m"]), store.delete_key("m"))
