@@ -39,7 +39,7 @@ def _read() -> dict[str, Any]:
 
 def blame(error: BadInput, words: list[str]) -> BadInput:
     """The same; of an option that the command line does not name, with the file that does."""
-    given = any(word.partition("=")[0] == error.field for word in words)
+    given = any(word.partition("=")[0] in (error.field, "--help") for word in words)
     if given or not error.field.startswith("--") or not Path(FILE).exists():
         return error
     if error.field.lstrip("-") not in _read().get(words[0], {}):

@@ -117,9 +117,7 @@ def _waits(thread: Thread, frame: FrameType) -> Reading | None:
         store, _, keys, *_ = rest
         keys = [keys] if isinstance(keys, str) else keys
         missing = frame.f_locals["self"].stores.missing(store, keys)
-        what = (
-            f"key {code(missing[0].rpartition('/')[2])} of {name}" if missing else f"keys of {name}"
-        )
+        what = f"key {code(missing[0])} of {name}" if missing else f"keys of {name}"
         return Reading("key", what, "nobody sets it")
     if word == "semaphore acquire" and name:
         return Reading("semaphore", name, "nobody releases it")
