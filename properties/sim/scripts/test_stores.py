@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import torch.distributed
+
+import squall
 from squall.properties.support.playing import write
 from squall.properties.support.scripts import run_file
 from squall.sim.names import EngineName
@@ -57,3 +60,13 @@ def test_stores_answer_as_those_of_stock_pytorch(tmp_path: Path, engine: EngineN
         "wait timeout after 20ms, keys: /a, /b",
         "wait timeout after 20ms, keys: /below/a",
     ]
+
+
+def test_who_explores_a_step_knows_that_a_store_is_touched() -> None:
+    def step(rank: int) -> None:
+        store = torch.distributed.FileStore("explored", 2)
+        assert rank == 0 or not store.check(["key"])
+        store.set("key", "value")
+
+    found = squall.explore(step, workers=2, join="worker{rank}")
+    assert not found.ok and "GrainError" in str(found.counterexamples)

@@ -36,7 +36,12 @@ class Store(StoreHandle):
     def set_timeout(self, timeout: timedelta) -> None:
         self._timeout = timeout
 
+    def _touch(self) -> None:
+        """Others have it, too: that orders of their operations differ is what who explores a step has to know."""
+        current_worker().world.store("stores")
+
     def _put(self, word: str, *rest: Any) -> Any:
+        self._touch()
         answer = coordinator(current_process().group).ask_here(word, *rest)
         runtime = current_worker().runtime
         if isinstance(runtime, SimRuntime) and word != "store wait":
@@ -72,6 +77,9 @@ class HashStore(Store):
 
     def __init__(self) -> None:
         super().__init__(f"HashStore {self._put('store port')}")
+
+    def _touch(self) -> None:
+        pass
 
 
 def rendezvous(
