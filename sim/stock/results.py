@@ -57,8 +57,8 @@ class Results:
         number, rank, (kind, sequence), place, is_written, told, size = rest
         ranks = self._groups.groups[number].ranks
         what = f"{kind} {sequence} of {self._groups.groups[number].ledger.of}"
+        where = f", called at {place}" if place else ""
         if is_written:
-            where = f", called at {place}" if place else ""
             text = (
                 f"{what}{where}: rank {ranks[rank]} has written to its tensors before it was over"
             )
@@ -79,7 +79,7 @@ class Results:
                 ranks[member] for member, each in all_told.items() if not each.in_one_piece
             ]
             why = f"; {_IN_PIECES.format(sorted(in_pieces)[0])}" if in_pieces else ""
-            self._findings.note("wrong result", f"{what}: {wrong}{why}")
+            self._findings.note("wrong result", f"{what}{where}: {wrong}{why}")
 
 
 def first_wrong(kind: str, told: dict[int, MemberReport], ranks: Sequence[int]) -> str:
